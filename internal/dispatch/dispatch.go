@@ -1,0 +1,81 @@
+// Package dispatch holds what stands between generated code and the runtime:
+// the policy of a kind, one claimed attempt, and the rows that connect a kind
+// to its handler.
+//
+// It is internal so that applications see [Table] only as an opaque value that
+// generated code makes and the runtime takes; nothing here touches a database.
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Policy is what the annotations of a declaration say about its attempts.
+// The generator writes every field; there is no default here.
+type Policy struct {
+	Attempts int           // attempts in all, 1 to 32766
+	Base     time.Duration // delay after the first failed attempt
+	Max      time.Duration // no delay is longer than this, before jitter
+	Jitter   float64       // share by which a delay may vary, 0 to 1
+	Unknown  int           // an unclassified failure at this attempt or later is a dead letter
+	Timeout  time.Duration // per attempt
+}
+
+// Version is one payload version that a row can decode, with the capability
+// that the rows of that version carry.
+type Version struct {
+	Number     int
+	Capability int64
+}
+
+// Delivery is one claimed attempt as the runtime hands it to a row.
+type Delivery struct {
+	ID             uuid.UUID
+	Kind           string
+	Queue          string
+	OrganizationID string
+	Version        int
+	Attempt        int
+	MaxAttempts    int
+	EnqueuedAt     time.Time
+	RunAt          time.Time
+	Args           []byte // the stored JSON value
+}
+
+// Row connects a kind to its handler.
+type Row struct {
+	Kind     string
+	Queue    string
+	Versions []Version
+	Policy   Policy
+	// Run decodes the payload and calls the handler. A payload that cannot be
+	// decoded comes back as an error for which DecodeError is in the chain.
+	Run func(ctx context.Context, d *Delivery) error
+}
+
+// DecodeError says that a stored payload could not be decoded. No retry can
+// mend that, so the runtime makes such a job a dead letter at once.
+type DecodeError struct {
+	Kind    string
+	Version int
+	Err     error
+}
+
+func (e *DecodeError) Error() string {
+	return "the stored payload of " + e.Kind + " cannot be decoded: " + e.Err.Error()
+}
+
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// Table is a set of rows. The zero Table has none.
+type Table struct{ rows []Row }
+
+// NewTable returns a table of rows.
+func NewTable(rows ...Row) Table { return Table{rows: rows} }
+
+// Rows returns the rows of t. It is a function, not a method, so that an
+// application that holds a table cannot take it apart.
+func Rows(t Table) []Row { return t.rows }

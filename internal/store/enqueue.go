@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// MaxAttempts is the highest number of attempts that a job can have: attempts
+// are smallints, and one more than the last must still fit.
+const MaxAttempts = 32766
+
+// Querier is the one method that an enqueue needs of a transaction.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Batch is a set of jobs of one kind that are enqueued together.
+type Batch struct {
+	Kind        string
+	Queue       string
+	Version     int
+	Capability  int64
+	Priority    int16
+	MaxAttempts int
+	RunAt       *time.Time    // due at; nil for Delay after the database's now
+	Delay       time.Duration // where RunAt is nil
+	Keep        time.Duration // of idempotency keys
+	Wake        bool
+	Jobs        []NewJob
+}
+
+// NewJob is what differs between the jobs of a batch.
+type NewJob struct {
+	ID             uuid.UUID
+	Args           string // a JSON value
+	OrganizationID string // empty for none
+	Key            []byte // of idempotency; nil for none. Either all jobs of a batch have one or none
+}
+
+// Duplicate tells of a job that was not stored because another holds its key.
+type Duplicate struct {
+	Position int       `json:"n"` // in the batch, from 1
+	ID       uuid.UUID `json:"id"`
+	SameArgs bool      `json:"same"`
+	State    string    `json:"state"`
+}
+
+// Enqueue stores a batch through the caller's transaction in one call, and
+// returns those of its jobs that were duplicates.
+func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) ([]Duplicate, error) {
+	n := len(b.Jobs)
+	ids, args, organizations := make([]uuid.UUID, n), make([]string, n), make([]string, n)
+	var keys [][]byte
+	for i, job := range b.Jobs {
+		ids[i], args[i], organizations[i] = job.ID, job.Args, job.OrganizationID
+		if job.Key != nil {
+			keys = append(keys, job.Key)
+		}
+	}
+	if keys != nil && len(keys) != n {
+		return nil, fmt.Errorf("%d of %d jobs have an idempotency key", len(keys), n)
+	}
+	var answer string
+	err := q.QueryRow(ctx, `SELECT `+quote(schema)+`.enqueue_jobs($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
+		$7::timestamptz, $8::bigint, $9::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean)`,
+		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
+		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake).Scan(&answer)
+	if err != nil || answer == "" {
+		return nil, err
+	}
+	var duplicates []Duplicate
+	if err := json.Unmarshal([]byte(answer), &duplicates); err != nil {
+		return nil, fmt.Errorf("read the answer of enqueue_jobs: %w", err)
+	}
+	return duplicates, nil
+}

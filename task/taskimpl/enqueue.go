@@ -1,0 +1,168 @@
+package taskimpl
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pawlgo/pawl/internal/enqueue"
+	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/task"
+)
+
+// maxArgs is the limit of one encoded payload in bytes.
+const maxArgs = 64 << 20
+
+// Enqueue stores one job in tx.
+func Enqueue[A any](ctx context.Context, tx task.Tx, k *Kind[A], args A, opts []task.EnqueueOption) (task.Receipt, error) {
+	receipts, err := EnqueueMany(ctx, tx, k, []A{args}, opts)
+	if err != nil {
+		return task.Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// EnqueueMany stores several jobs of one kind in tx in one statement. The
+// receipts are in the order of args.
+func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, opts []task.EnqueueOption) ([]task.Receipt, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	fail := func(reason, err error) ([]task.Receipt, error) {
+		return nil, &task.EnqueueError{Kind: k.Name, Reason: reason, Err: err}
+	}
+	o, err := resolve(k, len(args), opts)
+	if err != nil {
+		return fail(task.ErrInvalidOption, err)
+	}
+	batch := store.Batch{
+		Kind: k.Name, Queue: k.Queue, Version: k.Version, Capability: k.capability(),
+		Priority: o.Priority, MaxAttempts: o.Attempts, Keep: o.Keep, Wake: !o.NoWake,
+		Jobs: make([]store.NewJob, len(args)),
+	}
+	if o.HasAt {
+		batch.RunAt = &o.At
+	} else {
+		batch.Delay = max(o.In, 0)
+	}
+	for i := range args {
+		if reason, err := fill(&batch.Jobs[i], k, &args[i], &o); err != nil {
+			if len(args) > 1 {
+				err = fmt.Errorf("job %d of %d: %w", i+1, len(args), err)
+			}
+			return fail(reason, err)
+		}
+	}
+
+	schema := store.DefaultSchema
+	if bound, ok := tx.(interface{ PawlSchema() string }); ok {
+		schema = bound.PawlSchema()
+	}
+	duplicates, err := store.Enqueue(ctx, tx, schema, &batch)
+	if err != nil {
+		return fail(reasonOf(err), err)
+	}
+
+	state := task.StatePending
+	if (o.HasAt && time.Until(o.At) > 0) || (!o.HasAt && o.In > 0) {
+		state = task.StateScheduled
+	}
+	receipts := make([]task.Receipt, len(args))
+	for i := range receipts {
+		receipts[i] = task.Receipt{ID: batch.Jobs[i].ID, SameArgs: true, State: state}
+	}
+	for _, d := range duplicates {
+		receipts[d.Position-1] = task.Receipt{ID: d.ID, Duplicate: true, SameArgs: d.SameArgs, State: task.State(d.State)}
+	}
+	return receipts, nil
+}
+
+// resolve applies the options over the kind's declaration and checks what they
+// add up to.
+func resolve[A any](k *Kind[A], jobs int, opts []task.EnqueueOption) (enqueue.Options, error) {
+	o := enqueue.Options{Priority: int16(k.Priority), Attempts: k.Policy.Attempts, Keep: k.Keep}
+	for _, opt := range opts {
+		if opt != nil {
+			opt.ApplyEnqueue(&o)
+		}
+	}
+	switch {
+	case o.HasAt && (o.At.IsZero() || o.At.Year() > 9999 || o.At.Year() < 1):
+		return o, fmt.Errorf("At(%v) is not a time that can be stored: give one of the years 1 to 9999, and not the zero time", o.At)
+	case o.Priority < int16(task.Low) || o.Priority > int16(task.Urgent):
+		return o, fmt.Errorf("Priority(%d): use task.Low, task.Normal, task.High or task.Urgent", o.Priority)
+	case o.Attempts < 1 || o.Attempts > store.MaxAttempts:
+		return o, fmt.Errorf("Attempts(%d): use 1 to %d", o.Attempts, store.MaxAttempts)
+	case o.HasKey && jobs > 1:
+		return o, errors.New("Key names one job: enqueue the jobs one by one, or declare //task:idempotency")
+	case o.HasKey && (o.Key == "" || o.Keep <= 0):
+		return o, errors.New("Key wants a key that is not empty and a keep above zero")
+	case o.HasKey && !storable(o.Key):
+		return o, errors.New("Key is not valid UTF-8 without U+0000")
+	}
+	return o, nil
+}
+
+// fill encodes one job. Its first error is the sentinel that the second one
+// belongs to.
+func fill[A any](job *store.NewJob, k *Kind[A], args *A, o *enqueue.Options) (reason, err error) {
+	if job.ID, err = uuid.NewV7(); err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	if job.Args, err = encode(args); err != nil {
+		if errors.Is(err, task.ErrTooLarge) {
+			return task.ErrTooLarge, err
+		}
+		return task.ErrInvalidArgs, err
+	}
+	if k.Organization != nil {
+		job.OrganizationID = k.Organization(args)
+		if !storable(job.OrganizationID) {
+			return task.ErrInvalidArgs, errors.New("the organization is not valid UTF-8 without U+0000")
+		}
+	}
+	switch {
+	case o.HasKey:
+		job.Key = digest("key:" + o.Key)
+	case k.Key != nil:
+		// A JSON array keeps apart what a joined string would not: ("a:b", "c")
+		// and ("a", "b:c"), 1 and "1".
+		fields, err := json.Marshal(k.Key(args))
+		if err != nil {
+			return task.ErrInvalidArgs, fmt.Errorf("encode the idempotency fields: %w", err)
+		}
+		job.Key = digest("fields:" + string(fields))
+	}
+	return nil, nil
+}
+
+func digest(s string) []byte {
+	sum := sha256.Sum256([]byte(s))
+	return sum[:]
+}
+
+func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
+// reasonOf names the sentinel for an error of the database, by SQLSTATE.
+func reasonOf(err error) error {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return nil
+	}
+	switch pgErr.Code {
+	case "40001":
+		return task.ErrSerialization
+	case "40P01":
+		return task.ErrDeadlock
+	case "3F000", "42883", "42P01": // no such schema, function, table
+		return task.ErrNotMigrated
+	}
+	return nil
+}

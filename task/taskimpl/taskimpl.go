@@ -1,0 +1,99 @@
+// Package taskimpl is what generated code calls, and only generated code.
+//
+// It is public because generated code lives in the user's packages. Its shape
+// is covered by the version handshake and by nothing else: generated code
+// names [GeneratorVersion1], and a package that no longer serves that
+// generation no longer declares it, so that stale code stops compiling instead
+// of misbehaving.
+package taskimpl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/task"
+)
+
+// GeneratorVersion1 is the handshake of the first generation of generated code.
+const GeneratorVersion1 = true
+
+// Policy is the retry and timeout policy of a kind.
+type Policy = dispatch.Policy
+
+// Capability names one payload version, and the 8 bytes that its stored rows
+// carry and a worker claims by.
+type Capability struct {
+	Version int
+	ID      uint64
+}
+
+// Kind is everything that generated code knows of one declaration.
+type Kind[A any] struct {
+	Name     string
+	Queue    string
+	Priority task.PriorityLevel
+	Policy   Policy
+	// Version is the current payload version, the one that an enqueue writes.
+	Version int
+	// Capabilities are those of every version that Decode takes.
+	Capabilities []Capability
+	// Key returns the values of the idempotency fields in declared order; nil
+	// where the kind declares none.
+	Key func(*A) []any
+	// Keep is how long a key is held at least.
+	Keep time.Duration
+	// Organization returns the tenant; nil where the kind declares none.
+	Organization func(*A) string
+	// Decode turns a stored payload of any known version into the current type.
+	Decode func(version int, raw []byte) (A, error)
+}
+
+func (k *Kind[A]) capability() int64 {
+	for _, c := range k.Capabilities {
+		if c.Version == k.Version {
+			return int64(c.ID)
+		}
+	}
+	panic(fmt.Sprintf("pawl: the generated code of %s has no capability for its own version %d: run go generate", k.Name, k.Version))
+}
+
+// Row connects a kind to a handler.
+func Row[A any](k *Kind[A], handle func(context.Context, *task.Job[A]) error) dispatch.Row {
+	versions := make([]dispatch.Version, len(k.Capabilities))
+	for i, c := range k.Capabilities {
+		versions[i] = dispatch.Version{Number: c.Version, Capability: int64(c.ID)}
+	}
+	return dispatch.Row{
+		Kind: k.Name, Queue: k.Queue, Versions: versions, Policy: k.Policy,
+		Run: func(ctx context.Context, d *dispatch.Delivery) error {
+			args, err := k.Decode(d.Version, d.Args)
+			if err != nil {
+				return &dispatch.DecodeError{Kind: d.Kind, Version: d.Version, Err: err}
+			}
+			return handle(ctx, &task.Job[A]{
+				ID: d.ID, Kind: d.Kind, Queue: d.Queue, OrganizationID: d.OrganizationID,
+				Version: d.Version, Attempt: d.Attempt, MaxAttempts: d.MaxAttempts,
+				EnqueuedAt: d.EnqueuedAt, RunAt: d.RunAt, Args: args,
+			})
+		},
+	}
+}
+
+// Table makes a table of rows.
+func Table(rows ...dispatch.Row) task.Table { return dispatch.NewTable(rows...) }
+
+// As decodes a stored payload. Fields that A does not have are ignored, so that
+// an older binary reads what a newer compatible one wrote.
+func As[A any](raw []byte) (A, error) {
+	var a A
+	err := json.Unmarshal(raw, &a)
+	return a, err
+}
+
+// UnknownVersion is the error of a version that Decode does not know.
+func UnknownVersion(kind string, version int) error {
+	return fmt.Errorf("this binary does not know version %d of %s", version, kind)
+}
