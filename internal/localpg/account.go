@@ -1,0 +1,78 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// account is the user that the server runs as. Its zero value is the caller.
+type account struct {
+	name       string // "" for the caller
+	credential *syscall.Credential
+}
+
+// serverAccount returns the caller's own account, except for root: PostgreSQL
+// refuses to run as root, so root's server runs as an account without rights.
+// The account postgres comes after nobody, because on a machine with a real
+// database it may read that database's files.
+func serverAccount() (account, error) {
+	if os.Geteuid() != 0 {
+		return account{}, nil
+	}
+	for _, name := range []string{"nobody", "postgres", "_postgres", "daemon"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, uidErr := parseID(u.Uid)
+		gid, gidErr := parseID(u.Gid)
+		if errors.Join(uidErr, gidErr) != nil || uid == 0 {
+			continue
+		}
+		return account{name: name, credential: &syscall.Credential{Uid: uid, Gid: gid}}, nil
+	}
+	return account{}, errors.New("PostgreSQL does not run as root, and there is no account nobody or postgres to run it as")
+}
+
+// parseID accepts negative numbers too, because nobody is -2 on some systems.
+func parseID(s string) (uint32, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return uint32(n), err
+}
+
+// apply makes cmd run as the account, in a session of its own and away from the
+// caller's working directory, which the account may not be allowed to see.
+func (a account) apply(cmd *exec.Cmd) {
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: a.credential}
+}
+
+// give makes the account the owner of a file.
+func (a account) give(path string) error {
+	if a.credential == nil {
+		return nil
+	}
+	return os.Chown(path, int(a.credential.Uid), int(a.credential.Gid))
+}
+
+// reaches reports whether the account can go into a directory. It lets the
+// kernel decide, which knows about access lists and mounts.
+func (a account) reaches(ctx context.Context, dir string) error {
+	if a.credential == nil {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, shell, "-c", `cd "$1"`, "sh", dir)
+	a.apply(cmd)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the account %s cannot reach %s: %w", a.name, dir, err)
+	}
+	return nil
+}

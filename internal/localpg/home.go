@@ -1,0 +1,131 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	homeLockName  = "lock"
+	privatePrefix = "private-"
+	sharedPrefix  = "shared-"
+)
+
+// sweepTimeout bounds how long a start spends on what a dead run has left.
+const sweepTimeout = 15 * time.Second
+
+// home is the directory of one user that holds a directory for each of that
+// user's servers, and the lock under which they are made, joined and swept.
+type home struct {
+	path    string
+	account account
+}
+
+// openHome finds a place that the caller can write to and the server's account
+// can reach, and makes the user's directory there. The temporary directory may
+// be neither: root's is often closed to everybody else.
+func openHome(ctx context.Context, opts Options, acct account) (home, error) {
+	places := []string{os.TempDir(), "/tmp", "/var/tmp"}
+	if opts.home != "" {
+		places = []string{opts.home}
+	}
+	var reasons []error
+	for _, place := range places {
+		h := home{filepath.Join(place, "pawl-postgres-"+strconv.Itoa(os.Geteuid())), acct}
+		err := h.make(ctx)
+		if err == nil {
+			return h, nil
+		}
+		if ctx.Err() != nil {
+			return home{}, context.Cause(ctx)
+		}
+		reasons = append(reasons, err)
+	}
+	return home{}, fmt.Errorf("no place for the files of a server: %w", errors.Join(reasons...))
+}
+
+func (h home) make(ctx context.Context) error {
+	if err := os.Mkdir(h.path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	// In a directory that is open to all, somebody else may have been first.
+	info, err := os.Lstat(h.path)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s is not a directory that only its owner, the current user, can write to", h.path)
+	}
+	if h.account.credential != nil {
+		if err := os.Chmod(h.path, 0o711); err != nil {
+			return err
+		}
+	}
+	return h.account.reaches(ctx, h.path)
+}
+
+// lock waits for the lock of the home. The caller closes the file to unlock.
+func (h home) lock(ctx context.Context) (*os.File, error) {
+	return waitLock(ctx, filepath.Join(h.path, homeLockName))
+}
+
+// newDir makes the directory of a new server. The caller has the lock.
+func (h home) newDir(prefix string) (string, error) {
+	dir, err := os.MkdirTemp(h.path, prefix)
+	if err != nil {
+		return "", err
+	}
+	if h.account.credential != nil {
+		err = os.Chmod(dir, 0o711)
+	}
+	return dir, err
+}
+
+// dirs lists the directories of the servers whose name has the prefix.
+func (h home) dirs(prefix string) ([]string, error) {
+	entries, err := os.ReadDir(h.path)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), prefix) {
+			dirs = append(dirs, filepath.Join(h.path, e.Name()))
+		}
+	}
+	return dirs, nil
+}
+
+// sweep removes the servers whose guards and users are all dead. The caller has
+// the lock, under which guards are started, so a directory without a guard is
+// not one in the making.
+func (h home) sweep(ctx context.Context, opts Options) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	dirs, err := h.dirs("")
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		gone, err := abandoned(dir)
+		if err == nil && gone {
+			opts.logger().InfoContext(ctx, "removing a PostgreSQL server that a dead process has left", "dir", dir)
+			err = destroy(ctx, dir)
+		}
+		if err != nil {
+			// The leftover of another run is no reason to fail this one.
+			opts.logger().WarnContext(ctx, "cannot remove what a dead process has left", "dir", dir, "error", err)
+		}
+	}
+	return nil
+}
