@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+const (
+	// MaxBatch is how many jobs one lease can hold, the width of its bitmap.
+	MaxBatch = 128
+	// Priorities is the number of levels, 1 (low) to 4 (urgent).
+	Priorities = 4
+	// NotRegistered is the SQLSTATE of a claim by a process without a row.
+	NotRegistered = "PW001"
+)
+
+// Claim asks for waiting jobs of one queue.
+type Claim struct {
+	Owner        uuid.UUID
+	Token        uuid.UUID // the claimer's own, new for each claim
+	SuspectToken uuid.UUID // for one job whose last lease was lost; uuid.Nil for none
+	Queue        string
+	Limit        int // at most MaxBatch
+	Capabilities []int64
+	// Floors are where to start looking, a priority each, the highest first.
+	// The zero time looks from the beginning.
+	Floors [Priorities]time.Time
+}
+
+// Claimed is what a claim got.
+type Claimed struct {
+	Jobs []ClaimedJob
+	At   time.Time // the database's time of the claim
+	Next time.Time // when the next job becomes due; zero for none, or where the claim filled up
+}
+
+// ClaimedJob is one job and the attempt that its claim began.
+type ClaimedJob struct {
+	Token    uuid.UUID // of the lease, and
+	Position int       // in it, from 1: with ID they are the fence
+	ID       uuid.UUID
+
+	Attempt  int
+	Priority int16
+	RunAt    time.Time
+
+	// Missing says that the job has no row: it cannot run, and what follows is
+	// empty.
+	Missing        bool
+	Kind           string
+	Version        int
+	OrganizationID string
+	MaxAttempts    int
+	EnqueuedAt     time.Time
+	TraceContext   string
+	Args           []byte
+}
+
+// Claim takes jobs. An error leaves open whether it did: the caller has to
+// give the tokens back with [Store.ReleaseLease].
+func (s *Store) Claim(ctx context.Context, c *Claim) (*Claimed, error) {
+	if c.Limit > MaxBatch {
+		return nil, fmt.Errorf("a claim of %d jobs, of at most %d", c.Limit, MaxBatch)
+	}
+	floors := make([]pgtype.Timestamptz, Priorities)
+	for i, floor := range c.Floors {
+		floors[i] = pgtype.Timestamptz{Time: floor, Valid: true}
+		if floor.IsZero() {
+			floors[i].InfinityModifier = pgtype.NegativeInfinity
+		}
+	}
+	var suspect *uuid.UUID
+	if c.SuspectToken != uuid.Nil {
+		suspect = &c.SuspectToken
+	}
+	claimed := &Claimed{}
+	err := s.call(ctx, `SELECT token, pos, id, attempt, priority, run_at, kind, version, organization_id, max_attempts, enqueued_at, trace_context, args
+		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7)`,
+		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors}, claimed.read)
+	return claimed, err
+}
+
+func (c *Claimed) read(rows pgx.Rows) error {
+	for rows.Next() {
+		var (
+			token, id            pgtype.UUID
+			pos, attempt         pgtype.Int4
+			priority             pgtype.Int2
+			runAt, enqueuedAt    pgtype.Timestamptz
+			kind, org, trace     pgtype.Text
+			version, maxAttempts pgtype.Int4
+			args                 []byte
+		)
+		if err := rows.Scan(&token, &pos, &id, &attempt, &priority, &runAt, &kind, &version, &org, &maxAttempts, &enqueuedAt, &trace, &args); err != nil {
+			return err
+		}
+		if !token.Valid { // the last row, without a job
+			c.At, c.Next = enqueuedAt.Time, runAt.Time
+			continue
+		}
+		c.Jobs = append(c.Jobs, ClaimedJob{
+			Token: token.Bytes, Position: int(pos.Int32), ID: id.Bytes,
+			Attempt: int(attempt.Int32), Priority: priority.Int16, RunAt: runAt.Time,
+			Missing: !kind.Valid, Kind: kind.String, Version: int(version.Int32), OrganizationID: org.String,
+			MaxAttempts: int(maxAttempts.Int32), EnqueuedAt: enqueuedAt.Time, TraceContext: trace.String, Args: args,
+		})
+	}
+	return rows.Err()
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Process is a worker process as it registers itself.
+type Process struct {
+	ID           uuid.UUID
+	Name         string
+	Queues       []string
+	Capabilities []int64
+	Lease        time.Duration
+}
+
+// Register makes the process's row; its leases live from now on as long as it
+// keeps calling [Store.Heartbeat].
+func (s *Store) Register(ctx context.Context, p *Process) error {
+	var id uuid.UUID
+	return s.callRow(ctx, `INSERT INTO `+s.schema+`.processes (id, name, queues, capabilities, lease, started_at, steady_since, expires_at)
+		SELECT $1, $2, $3, $4, l.lease, t.now, t.now, t.now + l.lease
+		FROM (SELECT clock_timestamp() AS now) t, (SELECT $5::bigint * interval '1 microsecond' AS lease) l
+		RETURNING id`, []any{p.ID, p.Name, p.Queues, p.Capabilities, p.Lease.Microseconds()}, &id)
+}
+
+// Heartbeat renews the process and every lease that it has. Alive is false
+// where its row is gone: then all its leases are lost.
+func (s *Store) Heartbeat(ctx context.Context, process uuid.UUID) (alive bool, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.heartbeat($1)`, []any{process}, &alive)
+	return alive, err
+}
+
+// Unregister removes the process's row, unless it still has leases: those of
+// handlers that did not end are taken by others when the row expires.
+func (s *Store) Unregister(ctx context.Context, process uuid.UUID) error {
+	var gone bool
+	return s.callRow(ctx, `WITH gone AS (
+			DELETE FROM `+s.schema+`.processes p WHERE p.id = $1
+				AND NOT EXISTS (SELECT FROM `+s.schema+`.leases l WHERE l.owner = p.id)
+			RETURNING p.id)
+		SELECT EXISTS (SELECT FROM gone)`, []any{process}, &gone)
+}
+
+// Recovery tells what one look for dead processes found.
+type Recovery struct {
+	Dead     int // processes
+	Requeued int // of their jobs, those that wait again
+	Buried   int // and those that became dead letters, their attempts spent
+}
+
+// Recover takes the jobs of processes whose leases have expired. It does
+// nothing before the caller has been in unbroken contact for one lease.
+// Orphans also looks for leases that no process owns.
+func (s *Store) Recover(ctx context.Context, process uuid.UUID, orphans bool) (Recovery, error) {
+	var r Recovery
+	err := s.callRow(ctx, `SELECT dead, requeued, buried FROM `+s.schema+`.recover($1, $2)`,
+		[]any{process, orphans}, &r.Dead, &r.Requeued, &r.Buried)
+	return r, err
+}
+
+// EnsureDays makes the partitions of today and of the given number of days
+// ahead, so that no enqueue has to.
+func (s *Store) EnsureDays(ctx context.Context, ahead int) error {
+	return s.call(ctx, `SELECT `+s.schema+`.ensure_day(`+s.schema+`.day_of(clock_timestamp()) + n) FROM generate_series(0, $1::integer) n`,
+		[]any{ahead}, func(rows pgx.Rows) error {
+			rows.Close()
+			return rows.Err()
+		})
+}

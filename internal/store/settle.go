@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Outcome says how an attempt ended. The numbers are those of the schema.
+type Outcome int16
+
+// The outcomes that a worker can report.
+const (
+	Completed  Outcome = 1
+	Retry      Outcome = 2 // wait for Delay, then another attempt
+	Dead       Outcome = 3 // a dead letter
+	GiveBack   Outcome = 4 // wait for Delay; the attempt does not count
+	Cancelled  Outcome = 5
+	Quarantine Outcome = 6 // the job has no row
+)
+
+// Settlement is the end of one attempt.
+type Settlement struct {
+	Token    uuid.UUID
+	Position int
+	ID       uuid.UUID
+	Outcome  Outcome
+	Delay    time.Duration // of Retry and GiveBack
+	Code     string        // why; empty for nothing to record
+	Summary  string
+}
+
+// Settle writes settlements, each behind its fence, and tells for each whether
+// it was accepted. What was not is no longer the caller's to write: the lease
+// was lost. No two settlements of a call may be of the same attempt.
+func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settlement) (accepted []bool, err error) {
+	type attempt struct {
+		token    uuid.UUID
+		position int32
+	}
+	n := len(settlements)
+	var (
+		index     = make(map[attempt]int, n)
+		tokens    = make([]uuid.UUID, n)
+		positions = make([]int32, n)
+		ids       = make([]uuid.UUID, n)
+		outcomes  = make([]int16, n)
+		delays    []int64 // shorter arrays than the rest read as NULL
+		codes     []*string
+		summaries []*string
+	)
+	for i := range settlements {
+		x := &settlements[i]
+		tokens[i], positions[i], ids[i], outcomes[i] = x.Token, int32(x.Position), x.ID, int16(x.Outcome)
+		index[attempt{x.Token, positions[i]}] = i
+		if x.Delay != 0 && delays == nil {
+			delays = make([]int64, n)
+		}
+		if delays != nil {
+			delays[i] = x.Delay.Microseconds()
+		}
+		if x.Code != "" {
+			if codes == nil {
+				codes, summaries = make([]*string, n), make([]*string, n)
+			}
+			codes[i], summaries[i] = &x.Code, &x.Summary
+		}
+	}
+	accepted = make([]bool, n)
+	err = s.call(ctx, `SELECT token, pos FROM `+s.schema+`.settle($1, $2, $3, $4, $5, $6, $7, $8)`,
+		[]any{owner, tokens, positions, ids, outcomes, delays, codes, summaries}, func(rows pgx.Rows) error {
+			var a attempt
+			_, err := pgx.ForEachRow(rows, []any{&a.token, &a.position}, func() error {
+				if i, ok := index[a]; ok {
+					accepted[i] = true
+				}
+				return nil
+			})
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return accepted, nil
+}
+
+// ReleaseLease gives back the jobs of a claim whose answer was lost, without
+// counting their attempts. It is no error if there is no such lease.
+func (s *Store) ReleaseLease(ctx context.Context, owner, token uuid.UUID) error {
+	return s.call(ctx, `SELECT `+s.schema+`.release_lease($1, $2)`, []any{owner, token}, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	})
+}

@@ -1,0 +1,159 @@
+-- Tables. Every value that orders or expires is the database's clock.
+
+-- One immutable row a job, payload included. Written once, never updated: it
+-- is its own history, and leaves by emptying a whole day.
+CREATE TABLE {schema}.jobs (
+	day             integer     NOT NULL, -- days since 1970-01-01 UTC, the server's, at enqueue
+	id              uuid        NOT NULL,
+	kind            text        NOT NULL,
+	queue           text        NOT NULL,
+	version         integer     NOT NULL CHECK (version >= 1),
+	capability      bigint      NOT NULL,
+	priority        smallint    NOT NULL CHECK (priority BETWEEN 1 AND 4),
+	max_attempts    smallint    NOT NULL CHECK (max_attempts BETWEEN 1 AND 32766),
+	organization_id text        NOT NULL, -- empty for none
+	run_at          timestamptz NOT NULL, -- when it first became due
+	enqueued_at     timestamptz NOT NULL,
+	idempotency_key bytea,
+	order_key       bytea,
+	trace_context   text,
+	args            jsonb       NOT NULL,
+	PRIMARY KEY (day, id)
+) PARTITION BY LIST (day);
+
+-- One narrow row a waiting job: due, scheduled or in backoff. A claim deletes
+-- it, a retry inserts it again; the payload is never rewritten.
+CREATE TABLE {schema}.ready (
+	queue      text        NOT NULL,
+	priority   smallint    NOT NULL CHECK (priority BETWEEN 1 AND 4),
+	run_at     timestamptz NOT NULL,
+	id         uuid        NOT NULL,
+	day        integer     NOT NULL,
+	capability bigint      NOT NULL,
+	attempts   smallint    NOT NULL CHECK (attempts BETWEEN 0 AND 32766), -- used up so far
+	suspect    boolean     NOT NULL -- its last attempt ended in a lost lease
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ready_due ON {schema}.ready (queue, priority DESC, run_at, id) WHERE NOT suspect;
+CREATE INDEX ready_suspect ON {schema}.ready (queue, priority DESC, run_at, id) WHERE suspect;
+
+-- One row per worker process. Liveness lives here alone: leases have no expiry
+-- of their own, and a renewal touches this row only.
+CREATE TABLE {schema}.processes (
+	id           uuid        PRIMARY KEY,
+	name         text        NOT NULL,
+	queues       text[]      NOT NULL,
+	capabilities bigint[]    NOT NULL,
+	lease        interval    NOT NULL,
+	started_at   timestamptz NOT NULL,
+	steady_since timestamptz NOT NULL, -- unbroken contact since
+	expires_at   timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- One row per claimed batch. While the row exists and its owner lives, the
+-- owner has those of its jobs whose bit is open. The arrays never change, so
+-- that settling a job rewrites a few bytes; the token is the fence.
+CREATE TABLE {schema}.leases (
+	token      uuid        PRIMARY KEY, -- the claimer's own, one per claim
+	owner      uuid        NOT NULL,
+	queue      text        NOT NULL,
+	claimed_at timestamptz NOT NULL,
+	job_ids    uuid[]      NOT NULL,
+	days       integer[]   NOT NULL,
+	attempts   smallint[]  NOT NULL, -- the attempt that each job is in
+	open       bit(128)    NOT NULL  -- from the left: not settled yet
+) WITH (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX leases_owner ON {schema}.leases (owner);
+
+-- One narrow append-only row per finished job.
+CREATE TABLE {schema}.outcomes (
+	day         integer     NOT NULL, -- of the end
+	job_id      uuid        NOT NULL,
+	job_day     integer     NOT NULL,
+	outcome     smallint    NOT NULL CHECK (outcome IN (1, 3, 5)), -- completed, dead, cancelled
+	attempts    smallint    NOT NULL,
+	queue       text        NOT NULL,
+	claimed_at  timestamptz NOT NULL,
+	finished_at timestamptz NOT NULL
+) PARTITION BY LIST (day);
+CREATE INDEX outcomes_job ON {schema}.outcomes (job_id);
+
+-- Rows that exist only when something went wrong.
+CREATE TABLE {schema}.job_errors (
+	job_id  uuid        NOT NULL,
+	attempt smallint    NOT NULL,
+	at      timestamptz NOT NULL,
+	code    text        NOT NULL,
+	summary text        NOT NULL,
+	PRIMARY KEY (job_id, attempt)
+);
+
+-- Dead letters hold their own copy of the payload, so that they outlive the
+-- day of their job.
+CREATE TABLE {schema}.dead_letters (
+	job_id          uuid        PRIMARY KEY,
+	kind            text        NOT NULL,
+	queue           text        NOT NULL,
+	version         integer     NOT NULL,
+	capability      bigint      NOT NULL,
+	priority        smallint    NOT NULL,
+	organization_id text        NOT NULL,
+	attempts        smallint    NOT NULL,
+	max_attempts    smallint    NOT NULL,
+	code            text        NOT NULL,
+	summary         text        NOT NULL,
+	enqueued_at     timestamptz NOT NULL,
+	died_at         timestamptz NOT NULL,
+	args            jsonb       NOT NULL
+);
+CREATE INDEX dead_letters_died ON {schema}.dead_letters (died_at);
+
+-- The ledger of idempotency keys, apart from the jobs: a key is held while its
+-- job is unfinished, and at least until expires_at.
+CREATE TABLE {schema}.idempotency_keys (
+	organization_id text        NOT NULL,
+	kind            text        NOT NULL,
+	key             bytea       NOT NULL, -- a digest
+	job_id          uuid        NOT NULL,
+	job_day         integer     NOT NULL,
+	expires_at      timestamptz NOT NULL,
+	args_digest     bytea       NOT NULL, -- of the stored JSON value
+	PRIMARY KEY (organization_id, kind, key)
+);
+
+-- What the invariants say cannot be: a waiting or leased job without its row.
+-- Set aside so that nothing is lost and nothing else is held up.
+CREATE TABLE {schema}.quarantine (
+	job_id   uuid        NOT NULL,
+	job_day  integer     NOT NULL,
+	queue    text        NOT NULL,
+	attempts smallint    NOT NULL,
+	found_at timestamptz NOT NULL,
+	reason   text        NOT NULL
+);
+
+-- Day partitions of jobs and outcomes. CREATE and ATTACH, since CREATE TABLE
+-- ... PARTITION OF would wait for every open enqueue.
+CREATE FUNCTION {schema}.ensure_day(p_day integer) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+DECLARE
+	v_parent text;
+	v_leaf   text;
+BEGIN
+	FOREACH v_parent IN ARRAY ARRAY['jobs', 'outcomes'] LOOP
+		v_leaf := v_parent || '_d' || p_day;
+		CONTINUE WHEN to_regclass(v_leaf) IS NOT NULL;
+		PERFORM pg_advisory_xact_lock({lock_day});
+		CONTINUE WHEN to_regclass(v_leaf) IS NOT NULL;
+		EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL, CONSTRAINT %I CHECK (day = %s))',
+			v_leaf, v_parent, v_leaf || '_day', p_day);
+		EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES IN (%s)', v_parent, v_leaf, p_day);
+	END LOOP;
+END $$;
+
+CREATE FUNCTION {schema}.day_of(p_at timestamptz) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN floor(extract(epoch FROM p_at) / 86400)::integer;
+
+SELECT {schema}.ensure_day({schema}.day_of(clock_timestamp()) + n) FROM generate_series(0, 2) n;

@@ -1,0 +1,109 @@
+-- Enqueue: one call in the caller's transaction, at the caller's isolation.
+
+-- Where a job stands, in the terms of a receipt. By the invariant that a job
+-- is in exactly one place, what is neither finished nor leased nor still at
+-- its first due time waits for another attempt.
+CREATE FUNCTION {schema}.job_state(p_day integer, p_id uuid) RETURNS text
+LANGUAGE sql STABLE
+SET search_path = {schema}, pg_temp
+AS $$
+	SELECT COALESCE(
+		(SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END
+			FROM outcomes o WHERE o.job_id = p_id AND o.day >= p_day LIMIT 1),
+		(SELECT 'leased' FROM leases l
+			WHERE p_id = ANY (l.job_ids) AND get_bit(l.open, array_position(l.job_ids, p_id) - 1) = 1 LIMIT 1),
+		(SELECT CASE WHEN j.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END
+			FROM jobs j JOIN ready r ON r.queue = j.queue AND r.priority = j.priority AND r.run_at = j.run_at AND r.id = j.id
+			WHERE j.id = p_id AND j.day >= p_day LIMIT 1),
+		(SELECT 'retrying' FROM jobs j WHERE j.id = p_id AND j.day >= p_day LIMIT 1),
+		'gone')
+$$;
+
+-- Stores the jobs of one kind and answers with a JSON array of those that were
+-- duplicates, empty text for none.
+CREATE FUNCTION {schema}.enqueue_jobs(
+	p_kind text, p_queue text, p_version integer, p_capability bigint, p_priority smallint, p_max_attempts smallint,
+	p_run_at timestamptz, p_delay_us bigint, -- due at p_run_at, or where that is NULL after the delay
+	p_ids uuid[], p_args text[], p_organizations text[], p_keys bytea[], -- p_keys NULL: no idempotency
+	p_keep_us bigint, p_wake boolean)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+AS $$
+DECLARE
+	v_now     timestamptz := clock_timestamp();
+	v_day     integer     := day_of(v_now);
+	-- Never before now: claims move forward in time and would pass it over.
+	v_run_at  timestamptz := GREATEST(v_now, COALESCE(p_run_at, v_now + p_delay_us * interval '1 microsecond'));
+	v_new     integer[];
+	v_held    integer[]   := '{}';
+	v_job     record;
+	v_key     record;
+	v_answer  text        := '';
+BEGIN
+	IF to_regclass('jobs_d' || v_day) IS NULL OR to_regclass('outcomes_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day);
+	END IF;
+
+	IF p_keys IS NULL THEN
+		INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at, args)
+		SELECT v_day, u.id, p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, u.organization, v_run_at, v_now, u.args::jsonb
+		FROM unnest(p_ids, p_args, p_organizations) u(id, args, organization);
+
+		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
+		SELECT p_queue, p_priority, v_run_at, u.id, v_day, p_capability, 0, false
+		FROM unnest(p_ids) u(id);
+	ELSE
+		-- One key at a time in sorted order, so that callers with the same keys
+		-- wait for one another and never in a circle. ON CONFLICT DO NOTHING
+		-- takes no lock on a key that exists; who holds it is read in a new
+		-- statement, whose snapshot sees a holder that committed meanwhile.
+		v_new := '{}';
+		FOR v_job IN
+			SELECT u.n, u.id, u.organization, u.key, sha256(convert_to(u.args::jsonb::text, 'UTF8')) AS digest
+			FROM unnest(p_ids, p_args, p_organizations, p_keys) WITH ORDINALITY u(id, args, organization, key, n)
+			ORDER BY u.organization, u.key, u.n
+		LOOP
+			LOOP
+				INSERT INTO idempotency_keys (organization_id, kind, key, job_id, job_day, expires_at, args_digest)
+				VALUES (v_job.organization, p_kind, v_job.key, v_job.id, v_day, v_now + p_keep_us * interval '1 microsecond', v_job.digest)
+				ON CONFLICT DO NOTHING;
+				IF FOUND THEN
+					v_new := v_new || v_job.n::integer;
+					EXIT;
+				END IF;
+				SELECT * INTO v_key FROM idempotency_keys k
+				WHERE k.organization_id = v_job.organization AND k.kind = p_kind AND k.key = v_job.key;
+				CONTINUE WHEN NOT FOUND; -- its holder went away: try again
+				IF v_key.expires_at > clock_timestamp() OR v_key.job_id = ANY (p_ids)
+					OR job_state(v_key.job_day, v_key.job_id) NOT IN ('completed', 'dead', 'cancelled', 'gone') THEN
+					v_held := v_held || v_job.n::integer;
+					EXIT;
+				END IF;
+				DELETE FROM idempotency_keys k
+				WHERE k.organization_id = v_job.organization AND k.kind = p_kind AND k.key = v_job.key AND k.job_id = v_key.job_id;
+			END LOOP;
+		END LOOP;
+
+		INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at, idempotency_key, args)
+		SELECT v_day, p_ids[n], p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, p_organizations[n], v_run_at, v_now, p_keys[n], p_args[n]::jsonb
+		FROM unnest(v_new) n;
+
+		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
+		SELECT p_queue, p_priority, v_run_at, p_ids[n], v_day, p_capability, 0, false
+		FROM unnest(v_new) n;
+
+		IF cardinality(v_held) > 0 THEN
+			SELECT json_agg(json_build_object('n', n, 'id', k.job_id, 'state', job_state(k.job_day, k.job_id),
+				'same', k.args_digest = sha256(convert_to(p_args[n]::jsonb::text, 'UTF8'))))::text INTO v_answer
+			FROM unnest(v_held) n
+			JOIN idempotency_keys k ON k.organization_id = p_organizations[n] AND k.kind = p_kind AND k.key = p_keys[n];
+		END IF;
+	END IF;
+
+	IF p_wake AND v_run_at <= v_now THEN
+		PERFORM pg_notify({channel}, p_queue);
+	END IF;
+	RETURN v_answer;
+END $$;

@@ -1,0 +1,105 @@
+-- Settlement: the end of attempts, fenced by token, position and job id.
+
+-- The settlements of a call that the fence accepts: the lease is the owner's,
+-- and the job is still open in it.
+CREATE FUNCTION {schema}.acceptable(p_owner uuid, p_tokens uuid[], p_positions integer[], p_ids uuid[], p_outcomes smallint[],
+	p_delays_us bigint[], p_codes text[], p_summaries text[])
+RETURNS TABLE (token uuid, pos integer, id uuid, outcome smallint, delay_us bigint, code text, summary text,
+	day integer, attempt smallint, queue text, claimed_at timestamptz)
+LANGUAGE sql STABLE
+AS $$
+	SELECT u.token, u.pos, u.id, u.outcome, u.delay_us, u.code, u.summary, l.days[u.pos], l.attempts[u.pos], l.queue, l.claimed_at
+	FROM unnest(p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) u(token, pos, id, outcome, delay_us, code, summary)
+	JOIN {schema}.leases l ON l.token = u.token
+	WHERE l.owner = p_owner AND l.job_ids[u.pos] = u.id
+		AND CASE WHEN u.pos BETWEEN 1 AND 128 THEN get_bit(l.open, u.pos - 1) = 1 ELSE false END
+$$;
+
+-- Outcomes: 1 completed, 2 retry after the delay, 3 dead letter, 4 give back
+-- after the delay with its attempt, 5 cancelled, 6 set aside, 7 give back at
+-- once as suspect (its lease was lost). A position may be named once a call.
+-- Answers the tokens and positions that were accepted; what is missing was
+-- refused, since the lease is somebody else's by now.
+CREATE FUNCTION {schema}.settle(p_owner uuid, p_tokens uuid[], p_positions integer[], p_ids uuid[], p_outcomes smallint[],
+	p_delays_us bigint[], p_codes text[], p_summaries text[])
+RETURNS TABLE (token uuid, pos integer)
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+AS $$
+#variable_conflict use_column
+DECLARE
+	v_now timestamptz;
+	v_day integer;
+BEGIN
+	PERFORM FROM leases l WHERE l.token = ANY (p_tokens) AND l.owner = p_owner ORDER BY l.token FOR UPDATE;
+	v_now := clock_timestamp();
+	v_day := day_of(v_now);
+	IF to_regclass('outcomes_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day);
+	END IF;
+
+	IF p_outcomes && '{2,4,7}'::smallint[] THEN
+		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
+		SELECT j.queue, j.priority, v_now + COALESCE(a.delay_us, 0) * interval '1 microsecond', a.id, a.day, j.capability,
+			CASE a.outcome WHEN 4 THEN GREATEST(a.attempt - 1, 0) ELSE LEAST(a.attempt, 32766) END, a.outcome = 7
+		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+		CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
+		WHERE a.outcome IN (2, 4, 7);
+	END IF;
+
+	IF 3 = ANY (p_outcomes) THEN
+		INSERT INTO dead_letters (job_id, kind, queue, version, capability, priority, organization_id, attempts, max_attempts,
+			code, summary, enqueued_at, died_at, args)
+		SELECT a.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, a.attempt, j.max_attempts,
+			COALESCE(a.code, 'unknown'), COALESCE(a.summary, ''), j.enqueued_at, v_now, j.args
+		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+		CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
+		WHERE a.outcome = 3
+		ON CONFLICT DO NOTHING;
+	END IF;
+
+	IF p_outcomes && '{2,3,4,6,7}'::smallint[] THEN
+		INSERT INTO quarantine (job_id, job_day, queue, attempts, found_at, reason)
+		SELECT a.id, a.day, a.queue, a.attempt, v_now, COALESCE(a.summary, 'the job has no row')
+		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+		LEFT JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j ON true
+		WHERE a.outcome = 6 OR (a.outcome IN (2, 3, 4, 7) AND j.id IS NULL);
+	END IF;
+
+	INSERT INTO job_errors (job_id, attempt, at, code, summary)
+	SELECT a.id, a.attempt, v_now, a.code, COALESCE(a.summary, '')
+	FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+	WHERE a.code IS NOT NULL AND a.outcome <> 6
+	ON CONFLICT (job_id, attempt) DO UPDATE SET at = excluded.at, code = excluded.code, summary = excluded.summary;
+
+	RETURN QUERY
+	WITH accepted AS MATERIALIZED (
+		SELECT * FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries)
+	), finished AS (
+		INSERT INTO outcomes (day, job_id, job_day, outcome, attempts, queue, claimed_at, finished_at)
+		SELECT v_day, a.id, a.day, a.outcome, a.attempt, a.queue, a.claimed_at, v_now
+		FROM accepted a WHERE a.outcome IN (1, 3, 5)
+	), closing AS (
+		SELECT a.token, ~ bit_or(set_bit(0::bit(128), a.pos - 1, 1)) AS keep FROM accepted a GROUP BY a.token
+	), shrunk AS (
+		UPDATE leases l SET open = l.open & c.keep FROM closing c
+		WHERE l.token = c.token AND l.open & c.keep <> 0::bit(128)
+	), ended AS (
+		DELETE FROM leases l USING closing c
+		WHERE l.token = c.token AND l.open & c.keep = 0::bit(128)
+	)
+	SELECT a.token, a.pos FROM accepted a;
+END $$;
+
+-- Gives back every open job of a lease with its attempt: of a claim whose
+-- answer was lost, so that its owner does not know what it holds.
+CREATE FUNCTION {schema}.release_lease(p_owner uuid, p_token uuid) RETURNS void
+LANGUAGE sql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+	SELECT settle(l.owner, array_agg(l.token), array_agg(u.pos::integer), array_agg(u.id), array_agg(4::smallint), '{}', '{}', '{}')
+	FROM leases l CROSS JOIN LATERAL unnest(l.job_ids) WITH ORDINALITY u(id, pos)
+	WHERE l.token = p_token AND l.owner = p_owner AND get_bit(l.open, u.pos::integer - 1) = 1
+	GROUP BY l.owner
+$$;
