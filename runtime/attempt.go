@@ -1,0 +1,166 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/task"
+)
+
+// stuckGrace is how long a handler may take to return after its context ended
+// by the timeout, before its slot is given to another job.
+const stuckGrace = time.Second
+
+// attempt is one run of a handler.
+type attempt struct {
+	w       *Worker
+	q       *queue
+	owner   uuid.UUID // the session's process, part of the fence
+	job     store.ClaimedJob
+	row     dispatch.Row
+	suspect bool
+
+	ctx     context.Context
+	started time.Time
+	ended   atomic.Bool // its verdict has been handed over; the first one counts
+}
+
+// start runs the attempt in a goroutine of its own; the worker's attempts wait
+// group owns it.
+func (a *attempt) start(s *session) {
+	w := a.w
+	w.attempts.add(a)
+	a.q.running.Add(1)
+	w.counters.running.Add(1)
+	go a.run(s)
+}
+
+func (a *attempt) run(s *session) {
+	defer a.w.attempts.remove(a)
+	defer a.w.counters.running.Add(-1)
+
+	switch {
+	case a.job.Missing:
+		a.conclude(verdict{outcome: store.Quarantine, summary: "claimed, but the job has no row"})
+		return
+	case a.job.Attempt > a.job.MaxAttempts:
+		a.conclude(verdict{outcome: store.Dead, code: codeExhausted,
+			summary: fmt.Sprintf("it was waiting for attempt %d of %d", a.job.Attempt, a.job.MaxAttempts)})
+		return
+	}
+
+	ctx, cancel := context.WithTimeoutCause(s.ctx, a.row.Policy.Timeout, task.ErrTimeout)
+	defer cancel()
+	a.ctx = ctx
+	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
+	err := a.call(ctx)
+	if watchdog.Stop() {
+		a.conclude(a.judge(err))
+		return
+	}
+	// The watchdog ran. If it gave up on this attempt, it counted it as stuck.
+	if !a.conclude(a.judge(err)) {
+		a.w.counters.stuck.Add(-1)
+		a.log().Warn("a stuck handler has returned", "after", time.Since(a.started))
+	}
+}
+
+// call runs the handler and turns every way in which it can end into an error.
+func (a *attempt) call(ctx context.Context) (err error) {
+	returned := false
+	done := make(chan struct{})
+	// Goexit ends a goroutine, and nothing can bring it back. Were it this one,
+	// the attempt would have no end; so the handler gets one of its own.
+	go func() {
+		defer close(done)
+		defer func() {
+			if returned {
+				return
+			}
+			if r := recover(); r != nil {
+				err = &panicError{value: r, stack: debug.Stack()}
+			} else {
+				err = errGoexit
+			}
+		}()
+		err = a.row.Run(ctx, &dispatch.Delivery{
+			ID: a.job.ID, Kind: a.job.Kind, Queue: a.q.name, OrganizationID: a.job.OrganizationID,
+			Version: a.job.Version, Attempt: a.job.Attempt, MaxAttempts: a.job.MaxAttempts,
+			EnqueuedAt: a.job.EnqueuedAt, RunAt: a.job.RunAt, Args: a.job.Args,
+		})
+		returned = true
+	}()
+	<-done
+	return err
+}
+
+// judge turns the handler's error into a verdict, and tells the log.
+func (a *attempt) judge(err error) verdict {
+	cause := context.Cause(a.ctx)
+	v := decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, err, cause, rand.Float64())
+	if errors.Is(cause, task.ErrTimeout) {
+		a.w.counters.timeouts.Add(1)
+	}
+	if p, ok := errors.AsType[*panicError](err); ok {
+		a.w.counters.panics.Add(1)
+		a.log().Error("the handler panicked", "panic", summarize(p), "stack", string(p.stack))
+	}
+	switch v.outcome {
+	case store.Dead:
+		a.log().Error("dead letter", "code", v.code, "error", v.summary)
+	case store.Retry:
+		a.log().Warn("the attempt failed and will be retried", "code", v.code, "error", v.summary, "delay", v.delay)
+	case store.Cancelled:
+		a.log().Info("the job is cancelled", "code", v.code, "error", v.summary)
+	}
+	return v
+}
+
+// giveUp ends an attempt whose handler has not returned although its context
+// has ended: the job is settled as timed out and the slot is free again. The
+// handler cannot be stopped; it stays counted as stuck until it returns.
+func (a *attempt) giveUp() {
+	stuck := fmt.Errorf("%w of %v and the handler ignores its context", task.ErrTimeout, a.row.Policy.Timeout)
+	v := decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, stuck, task.ErrTimeout, rand.Float64())
+	a.w.counters.stuck.Add(1)
+	if !a.conclude(v) {
+		a.w.counters.stuck.Add(-1)
+		return
+	}
+	a.w.attempts.remove(a) // a shutdown does not wait for it
+	a.w.counters.timeouts.Add(1)
+	a.log().Error("the handler ignores the end of its context and holds a goroutine", "timeout", a.row.Policy.Timeout)
+}
+
+// conclude hands the verdict over for settlement and frees the slot. It reports
+// whether it was the first to do so.
+func (a *attempt) conclude(v verdict) bool {
+	if !a.ended.CompareAndSwap(false, true) {
+		return false
+	}
+	a.w.settler.add(ending{
+		q: a.q, owner: a.owner, kind: a.job.Kind,
+		Settlement: store.Settlement{
+			Token: a.job.Token, Position: a.job.Position, ID: a.job.ID,
+			Outcome: v.outcome, Delay: v.delay, Code: v.code, Summary: v.summary,
+		},
+	})
+	if a.suspect {
+		a.w.releaseSuspect()
+	}
+	a.q.running.Add(-1)
+	a.q.release()
+	return true
+}
+
+func (a *attempt) log() logger {
+	return a.w.log.With("job", a.job.ID, "kind", a.job.Kind, "queue", a.q.name, "attempt", a.job.Attempt)
+}

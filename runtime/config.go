@@ -1,0 +1,156 @@
+package runtime
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/task"
+)
+
+// The defaults of [Config].
+const (
+	DefaultConcurrency = 10
+	DefaultLease       = 15 * time.Second
+	DefaultHeartbeat   = 5 * time.Second
+	DefaultPoll        = time.Second
+	DefaultSoftLimit   = 20 * time.Second
+	DefaultHardLimit   = 30 * time.Second
+)
+
+// ErrConfig is in the chain of every error of [New].
+var ErrConfig = errors.New("the worker's configuration is wrong")
+
+// Config says what a worker runs and how. Only Tables is required.
+type Config struct {
+	// Tables are the handlers, from generated code. A worker serves the queues
+	// that its tables name and no others, so a role-specific worker is one with
+	// fewer tables. A kind may stand in one table only.
+	Tables []task.Table
+	// Queues sets the queues that differ from the default. Naming one that no
+	// table serves is an error.
+	Queues map[string]Queue
+	// Schema is where Pawl's tables are; "pawl" where empty.
+	Schema string
+	// Name tells the process apart from others in tools and logs; host and
+	// process id where empty.
+	Name string
+	// Logger gets what an operator should know; slog.Default() where nil.
+	Logger *slog.Logger
+
+	// Lease is how long the jobs of a process that stopped are left alone
+	// before others take them; 15 s where zero.
+	Lease time.Duration
+	// Heartbeat is how often the lease is renewed; 5 s where zero. At most half
+	// of Lease.
+	Heartbeat time.Duration
+	// Poll is how often an idle queue looks for work without being woken; 1 s
+	// where zero. Wake-ups only shorten the wait, so it bounds the latency when
+	// they fail.
+	Poll time.Duration
+	// PollOnly does without LISTEN, for a database behind a transaction pooler.
+	PollOnly bool
+
+	// SoftLimit is how long a shutdown waits for running handlers before it
+	// ends their contexts; 20 s where zero.
+	SoftLimit time.Duration
+	// HardLimit is when a shutdown returns in any case, counted from its
+	// beginning; 30 s where zero. At least SoftLimit.
+	HardLimit time.Duration
+}
+
+// Queue is the configuration of one queue in one worker.
+type Queue struct {
+	// Concurrency is how many handlers run at once; 10 where zero.
+	Concurrency int
+}
+
+// withDefaults returns a copy of c with the defaults filled in, or what is
+// wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Heartbeat = cmp.Or(c.Heartbeat, min(DefaultHeartbeat, c.Lease/3))
+	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	c.SoftLimit = cmp.Or(c.SoftLimit, DefaultSoftLimit)
+	c.HardLimit = cmp.Or(c.HardLimit, max(DefaultHardLimit, c.SoftLimit))
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		c.Name = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"Lease", c.Lease}, {"Heartbeat", c.Heartbeat}, {"Poll", c.Poll}, {"SoftLimit", c.SoftLimit}, {"HardLimit", c.HardLimit}} {
+		if d.value < time.Millisecond {
+			return c, wrong("%s is %v: use a millisecond or more", d.name, d.value)
+		}
+	}
+	if c.Heartbeat > c.Lease/2 {
+		return c, wrong("Heartbeat is %v, more than half of the lease of %v: one late heartbeat would lose every lease", c.Heartbeat, c.Lease)
+	}
+	if c.HardLimit < c.SoftLimit {
+		return c, wrong("HardLimit %v is before SoftLimit %v", c.HardLimit, c.SoftLimit)
+	}
+	return c, nil
+}
+
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+}
+
+// served is one queue of a worker: its rows by kind.
+type served struct {
+	name        string
+	concurrency int
+	rows        map[string]dispatch.Row
+}
+
+// queues sorts the rows of the tables by queue.
+func (c Config) queues() ([]served, error) {
+	byName := make(map[string]served)
+	seen := make(map[string]bool)
+	for _, table := range c.Tables {
+		for _, row := range dispatch.Rows(table) {
+			if seen[row.Kind] {
+				return nil, wrong("kind %s stands in two tables: a kind has one handler", row.Kind)
+			}
+			seen[row.Kind] = true
+			q, ok := byName[row.Queue]
+			if !ok {
+				q = served{name: row.Queue, concurrency: DefaultConcurrency, rows: make(map[string]dispatch.Row)}
+				byName[row.Queue] = q
+			}
+			q.rows[row.Kind] = row
+		}
+	}
+	if len(byName) == 0 {
+		return nil, wrong("no table has a handler: pass what the generated Tables function returns")
+	}
+	for name, config := range c.Queues {
+		q, ok := byName[name]
+		if !ok {
+			return nil, wrong("Queues names %q, which no table serves: the tables serve %s", name, strings.Join(slices.Sorted(maps.Keys(byName)), ", "))
+		}
+		if config.Concurrency < 0 {
+			return nil, wrong("queue %s has concurrency %d: use 1 or more, or 0 for the default of %d", name, config.Concurrency, DefaultConcurrency)
+		}
+		q.concurrency = cmp.Or(config.Concurrency, DefaultConcurrency)
+		byName[name] = q
+	}
+	all := slices.Collect(maps.Values(byName))
+	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.name, b.name) })
+	return all, nil
+}

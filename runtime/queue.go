@@ -1,0 +1,311 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/internal/store"
+)
+
+const (
+	// maxClaim bounds one claim, and with it a lease.
+	maxClaim = 100
+	// gather is how long a busy queue waits for more free slots before it
+	// claims for the first one.
+	gather = 2 * time.Millisecond
+	// claimTimeout bounds one claim.
+	claimTimeout = 10 * time.Second
+	// fullShare is the part of the time that scans from the beginning may take.
+	fullShare = 20 // one in
+)
+
+// queue is the claim loop of one queue and its slots.
+type queue struct {
+	served
+	w            *Worker
+	capabilities []int64
+
+	slots chan struct{} // a token for each free slot
+	woken chan struct{} // something may be due
+	timed chan struct{} // something is due sooner than was known
+
+	mu      sync.Mutex
+	nextDue time.Time // guarded by mu; of this process's own retries; zero for none
+
+	floors   [store.Priorities]time.Time // the loop's alone: how far it has claimed
+	fullFrom time.Time                   // the loop's alone: when the next scan from the beginning may be
+
+	running atomic.Int64
+	claimed atomic.Int64
+}
+
+func newQueue(w *Worker, s served) *queue {
+	q := &queue{
+		served: s, w: w,
+		slots: make(chan struct{}, s.concurrency),
+		woken: make(chan struct{}, 1), timed: make(chan struct{}, 1),
+	}
+	for _, row := range s.rows {
+		for _, v := range row.Versions {
+			q.capabilities = append(q.capabilities, v.Capability)
+		}
+	}
+	slices.Sort(q.capabilities)
+	for range s.concurrency {
+		q.slots <- struct{}{}
+	}
+	return q
+}
+
+// release returns a slot.
+func (q *queue) release() { q.slots <- struct{}{} }
+
+// wake makes an idle loop look at once.
+func (q *queue) wake() { signal(q.woken) }
+
+// dueIn tells the loop that a job of the queue becomes due after d.
+func (q *queue) dueIn(d time.Duration) {
+	if d >= q.w.config.Poll { // the poll finds it, and knows when
+		return
+	}
+	at := time.Now().Add(d)
+	q.mu.Lock()
+	sooner := q.nextDue.IsZero() || at.Before(q.nextDue)
+	if sooner {
+		q.nextDue = at
+	}
+	q.mu.Unlock()
+	if sooner {
+		signal(q.timed)
+	}
+}
+
+func (q *queue) takeNextDue() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.nextDue
+	q.nextDue = time.Time{}
+	return at
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run claims until ctx ends. The attempts that it started go on.
+func (q *queue) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s, changed := q.w.keeper.current()
+		if s == nil {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		free := q.gather(ctx)
+		if free == 0 {
+			return
+		}
+		own := q.takeNextDue()
+		started, next, err := q.claim(ctx, s, free)
+		for range free - started {
+			q.release()
+		}
+		if err == nil && started == free {
+			continue // there may be more
+		}
+		q.idle(ctx, err, next, own)
+	}
+}
+
+// gather takes free slots, waiting for the first one and then a moment for
+// more, and returns how many; zero when ctx has ended.
+func (q *queue) gather(ctx context.Context) int {
+	select {
+	case <-q.slots:
+	case <-ctx.Done():
+		return 0
+	}
+	want := min(q.concurrency, maxClaim)
+	free := 1 + q.drain(want-1)
+	if free >= (want+1)/2 {
+		return free
+	}
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
+	for free < (want+1)/2 {
+		select {
+		case <-q.slots:
+			free++
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	return free + q.drain(want-free)
+}
+
+func (q *queue) drain(limit int) (n int) {
+	for n < limit {
+		select {
+		case <-q.slots:
+			n++
+			continue
+		default:
+		}
+		break
+	}
+	return n
+}
+
+// idle waits until there may be something to claim: a wake-up, the time that a
+// job becomes due, or the poll interval.
+func (q *queue) idle(ctx context.Context, err error, next time.Duration, own time.Time) {
+	wait := q.w.config.Poll
+	if err == nil {
+		wait = min(wait, next)
+		if !own.IsZero() {
+			wait = min(wait, max(time.Until(own), 0))
+		}
+	}
+	deadline := time.Now().Add(wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-q.woken:
+			return
+		case <-q.timed:
+			q.mu.Lock()
+			at := q.nextDue
+			q.mu.Unlock()
+			if !at.IsZero() && at.Before(deadline) {
+				deadline = at
+				timer.Reset(max(time.Until(at), 0))
+			}
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// claim asks for as many jobs as there are free slots and starts what it gets.
+// It returns how many, and after how long the next job becomes due.
+func (q *queue) claim(ctx context.Context, s *session, free int) (started int, next time.Duration, err error) {
+	w := q.w
+	c := &store.Claim{Owner: s.process, Token: uuid.New(), Queue: q.name, Limit: free, Capabilities: q.capabilities, Floors: q.floors}
+	if w.takeSuspect() {
+		c.SuspectToken = uuid.New()
+	}
+	begun := time.Now()
+	full := !begun.Before(q.fullFrom)
+	if full {
+		c.Floors = [store.Priorities]time.Time{}
+	}
+
+	// The claim is not cut short by a shutdown: its answer says what is held.
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	claimed, err := w.store.Claim(callCtx, c)
+	cancel()
+	if err != nil {
+		if c.SuspectToken != uuid.Nil {
+			w.releaseSuspect()
+		}
+		q.claimFailed(ctx, s, c, err)
+		return 0, 0, err
+	}
+	if full {
+		q.fullFrom = time.Now().Add((fullShare - 1) * time.Since(begun))
+	}
+	q.advance(c, claimed)
+	w.counters.claims.Add(1)
+	w.counters.claimed.Add(int64(len(claimed.Jobs)))
+	q.claimed.Add(int64(len(claimed.Jobs)))
+
+	suspect := false
+	for _, job := range claimed.Jobs {
+		a := &attempt{w: w, q: q, owner: s.process, job: job, row: q.rowOf(job), suspect: job.Token == c.SuspectToken}
+		suspect = suspect || a.suspect
+		a.start(s)
+	}
+	if c.SuspectToken != uuid.Nil && !suspect {
+		w.releaseSuspect()
+	}
+	next = w.config.Poll
+	if !claimed.Next.IsZero() {
+		next = max(claimed.Next.Sub(claimed.At), 0)
+	}
+	return len(claimed.Jobs), next, nil
+}
+
+// rowOf returns the handler of a job. Jobs are claimed by capability, so one
+// without a handler means that two kinds share one; it is never run by another
+// kind's handler.
+func (q *queue) rowOf(job store.ClaimedJob) dispatch.Row {
+	row, ok := q.rows[job.Kind]
+	if !ok {
+		row.Run = func(context.Context, *dispatch.Delivery) error {
+			return &dispatch.DecodeError{Kind: job.Kind, Version: job.Version, Err: errors.New("this binary has no handler of that kind, although it knows its capability")}
+		}
+		row.Policy = dispatch.Policy{Attempts: 1, Unknown: 1, Timeout: time.Minute}
+	}
+	return row
+}
+
+// advance moves the floors to where the claim came. What commits late below
+// them is found by the next scan from the beginning.
+func (q *queue) advance(c *store.Claim, claimed *store.Claimed) {
+	if len(claimed.Jobs) < c.Limit {
+		for i := range q.floors {
+			q.floors[i] = claimed.At
+		}
+		return
+	}
+	last := claimed.Jobs[len(claimed.Jobs)-1] // of the lowest level that was reached
+	if last.Token != c.Token {
+		return
+	}
+	for i := range q.floors {
+		switch level := int16(store.Priorities - i); {
+		case level > last.Priority:
+			q.floors[i] = claimed.At
+		case level == last.Priority:
+			q.floors[i] = last.RunAt
+		}
+	}
+}
+
+// claimFailed deals with a claim whose answer did not come: it may have taken
+// jobs that nobody here will run, so its leases are given back.
+func (q *queue) claimFailed(ctx context.Context, s *session, c *store.Claim, err error) {
+	q.w.counters.claimErrors.Add(1)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if pgErr.Code == store.NotRegistered { // the keeper will notice, and says so
+			return
+		}
+		q.w.log.Error("claim failed", "queue", q.name, "error", err)
+		return // the server answered: nothing was taken
+	}
+	q.w.log.Warn("claim failed", "queue", q.name, "error", err)
+	if pgconn.SafeToRetry(err) {
+		return
+	}
+	q.w.unsure.add(s.process, c.Token)
+	if c.SuspectToken != uuid.Nil {
+		q.w.unsure.add(s.process, c.SuspectToken)
+	}
+}

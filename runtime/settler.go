@@ -1,0 +1,185 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pawlgo/pawl/internal/store"
+)
+
+const (
+	// settleBatch bounds one settlement statement.
+	settleBatch = 512
+	// settleBacklog is how many endings may wait for it. When it is full,
+	// attempts wait with their slots, so that a database that does not answer
+	// stops the claims too.
+	settleBacklog = 2 * settleBatch
+	// settleTimeout bounds one try.
+	settleTimeout = 10 * time.Second
+)
+
+// ending is the end of an attempt on its way to the database.
+type ending struct {
+	store.Settlement
+	q     *queue
+	owner uuid.UUID
+	kind  string
+}
+
+// settler writes the ends of attempts. While one statement is under way the
+// next ones gather, so that batches grow with the load and an idle worker
+// waits for nothing.
+type settler struct {
+	w       *Worker
+	endings chan ending
+}
+
+func newSettler(w *Worker) *settler {
+	return &settler{w: w, endings: make(chan ending, settleBacklog)}
+}
+
+// add hands over an ending. After the worker has stopped it does nothing: what
+// still ends then has lost its lease, or will.
+func (s *settler) add(e ending) {
+	select {
+	case s.endings <- e:
+	case <-s.w.stopped:
+	}
+}
+
+// run settles until done is closed and nothing waits any more, or ctx ends.
+func (s *settler) run(ctx context.Context, done <-chan struct{}) {
+	batch := make([]ending, 0, settleBatch)
+	for {
+		batch = batch[:0]
+		select {
+		case e := <-s.endings:
+			batch = append(batch, e)
+		default:
+			select {
+			case e := <-s.endings:
+				batch = append(batch, e)
+			case <-ctx.Done():
+				return
+			case <-done:
+				if len(s.endings) == 0 {
+					return
+				}
+				continue
+			}
+		}
+		for len(batch) < settleBatch {
+			select {
+			case e := <-s.endings:
+				batch = append(batch, e)
+				continue
+			default:
+			}
+			break
+		}
+		// One call has one owner. There are several only while endings of a
+		// lost session and of its successor meet.
+		for len(batch) > 0 {
+			owner, n := batch[0].owner, 0
+			rest := make([]ending, 0)
+			for _, e := range batch {
+				if e.owner == owner {
+					batch[n] = e
+					n++
+				} else {
+					rest = append(rest, e)
+				}
+			}
+			s.settle(ctx, owner, batch[:n])
+			batch = rest
+		}
+	}
+}
+
+// settle writes endings of one owner, and tries again until the database has
+// answered or ctx ends.
+func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending) {
+	settlements := make([]store.Settlement, len(endings))
+	for i, e := range endings {
+		settlements[i] = e.Settlement
+	}
+	unsure := false // an earlier try may have been committed
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		accepted, err := s.try(ctx, owner, settlements)
+		if err == nil {
+			s.report(endings, accepted, unsure)
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.w.counters.settleErrors.Add(1)
+		if refusesData(err) {
+			if len(endings) > 1 { // one of them is bad: find it, save the others
+				for i := range endings {
+					s.settle(ctx, owner, endings[i:i+1])
+				}
+				return
+			}
+			s.w.log.Error("the database refuses a settlement; it is recorded without its text", "job", endings[0].ID, "error", err)
+			if settlements[0].Summary == "" {
+				return
+			}
+			settlements[0].Summary = ""
+			continue
+		}
+		unsure = unsure || !pgconn.SafeToRetry(err)
+		s.w.log.Warn("settlement failed, trying again", "jobs", len(endings), "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// refusesData says that the values are at fault, not the moment.
+func refusesData(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code[:2] == "22" || pgErr.Code[:2] == "23")
+}
+
+func (s *settler) try(ctx context.Context, owner uuid.UUID, settlements []store.Settlement) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	return s.w.store.Settle(ctx, owner, settlements)
+}
+
+// report counts what was settled, and wakes a queue when its retries are due.
+func (s *settler) report(endings []ending, accepted []bool, unsure bool) {
+	c := &s.w.counters
+	for i, e := range endings {
+		if !accepted[i] {
+			if !unsure {
+				c.refused.Add(1)
+				s.w.log.Warn("a late settlement is refused: the lease was lost, and the job is another's now", "job", e.ID, "kind", e.kind)
+			}
+			continue
+		}
+		switch e.Outcome {
+		case store.Completed:
+			c.completed.Add(1)
+		case store.Retry:
+			c.retried.Add(1)
+			e.q.dueIn(e.Delay)
+		case store.Dead:
+			c.dead.Add(1)
+		case store.GiveBack:
+			c.givenBack.Add(1)
+			e.q.dueIn(e.Delay)
+		case store.Cancelled:
+			c.cancelled.Add(1)
+		case store.Quarantine:
+			c.quarantined.Add(1)
+			s.w.log.Error("a job without a row of its own is set aside in the table quarantine", "job", e.ID)
+		}
+	}
+}

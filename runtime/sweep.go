@@ -1,0 +1,123 @@
+package runtime
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	sweepTimeout   = 10 * time.Second
+	orphanInterval = time.Minute
+	daysInterval   = time.Hour
+	daysAhead      = 3
+)
+
+// sweep does the housekeeping of the database that any worker may do: it takes
+// the jobs of dead processes, gives back claims whose answer was lost, and
+// makes the partitions of the days to come.
+func (w *Worker) sweep(ctx context.Context) {
+	ticker := time.NewTicker(max(w.config.Lease/15, 10*time.Millisecond))
+	defer ticker.Stop()
+	var orphans, days time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		w.releaseUnsure(ctx)
+		if time.Since(days) >= daysInterval {
+			if err := w.ensureDays(ctx); err == nil {
+				days = time.Now()
+			}
+		}
+		process, ok := w.keeper.process()
+		if !ok {
+			continue
+		}
+		alsoOrphans := time.Since(orphans) >= min(orphanInterval, 4*w.config.Lease)
+		if alsoOrphans {
+			orphans = time.Now()
+		}
+		if w.recover(ctx, process, alsoOrphans) {
+			orphans = time.Time{} // leases that were locked just now are left: look again
+		}
+	}
+}
+
+// recover reports whether it found dead processes.
+func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	r, err := w.store.Recover(ctx, process, orphans)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn("cannot look for dead processes", "error", err)
+		}
+		return false
+	}
+	if r.Dead > 0 || r.Requeued > 0 || r.Buried > 0 {
+		w.log.Warn("took the jobs of dead processes", "processes", r.Dead, "requeued", r.Requeued, "dead_letters", r.Buried)
+	}
+	w.counters.expirations.Add(int64(r.Dead))
+	w.counters.recovered.Add(int64(r.Requeued))
+	w.counters.buried.Add(int64(r.Buried))
+	if r.Requeued > 0 {
+		for _, q := range w.queues {
+			q.wake()
+		}
+	}
+	return r.Dead > 0
+}
+
+func (w *Worker) ensureDays(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	err := w.store.EnsureDays(ctx, daysAhead)
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("cannot make the partitions of the days to come; enqueues make them as they need them", "error", err)
+	}
+	return err
+}
+
+// unsure holds the tokens of claims whose answer was lost.
+type unsure struct {
+	mu     sync.Mutex
+	tokens map[uuid.UUID]uuid.UUID // guarded by mu; token to owner
+}
+
+func (u *unsure) add(owner, token uuid.UUID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tokens == nil {
+		u.tokens = make(map[uuid.UUID]uuid.UUID)
+	}
+	u.tokens[token] = owner
+}
+
+// take empties the set.
+func (u *unsure) take() map[uuid.UUID]uuid.UUID {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	tokens := u.tokens
+	u.tokens = nil
+	return tokens
+}
+
+func (w *Worker) releaseUnsure(ctx context.Context) {
+	for token, owner := range w.unsure.take() {
+		callCtx, cancel := context.WithTimeout(ctx, sweepTimeout)
+		err := w.store.ReleaseLease(callCtx, owner, token)
+		cancel()
+		if err != nil {
+			w.unsure.add(owner, token)
+			continue
+		}
+		for _, q := range w.queues {
+			q.wake()
+		}
+	}
+}

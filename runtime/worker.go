@@ -1,0 +1,262 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/migrations"
+	"github.com/pawlgo/pawl/task"
+)
+
+type logger = *slog.Logger
+
+// Worker claims jobs and runs their handlers. Make it with [New].
+type Worker struct {
+	config Config
+	user   *pgxpool.Pool
+	log    logger
+	queues []*queue
+	ran    atomic.Bool
+
+	// These exist while Run does.
+	store    *store.Store
+	keeper   *keeper
+	settler  *settler
+	attempts *running
+	stopped  chan struct{} // closed when Run is about to return
+
+	unsure   unsure
+	suspect  chan struct{} // one token: a job whose lease was lost runs alone of its kind
+	counters counters
+}
+
+// New makes a worker for the tables of the configuration. The pool is the
+// user's: the worker takes its configuration and opens a small one of its own,
+// so that handlers that use up the user's cannot cost it its leases.
+//
+// An error is [ErrConfig] and says what to change. Nothing is connected yet.
+func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
+	if pool == nil {
+		return nil, wrong("the pool is nil")
+	}
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	served, err := config.queues()
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{config: config, user: pool, log: config.Logger, suspect: make(chan struct{}, 1), stopped: make(chan struct{})}
+	w.suspect <- struct{}{}
+	for _, s := range served {
+		w.queues = append(w.queues, newQueue(w, s))
+	}
+	return w, nil
+}
+
+// ErrAlreadyRun says that Run was called a second time. Make a new worker.
+var ErrAlreadyRun = errors.New("the worker has run before: make a new one")
+
+// StillRunning is the error of a shutdown whose hard limit passed before every
+// handler had returned. Their jobs are left to their leases: others take them
+// within one.
+type StillRunning struct {
+	Jobs []RunningJob
+}
+
+// RunningJob names a job whose handler was running as the worker stopped.
+type RunningJob struct {
+	ID      uuid.UUID
+	Kind    string
+	Queue   string
+	Attempt int
+	Since   time.Time
+}
+
+func (e *StillRunning) Error() string {
+	names := make([]string, len(e.Jobs))
+	for i, j := range e.Jobs {
+		names[i] = fmt.Sprintf("%s %s (attempt %d)", j.Kind, j.ID, j.Attempt)
+	}
+	return fmt.Sprintf("the worker stopped at its hard limit while %d handlers were running; others take their jobs when the lease ends: %s",
+		len(e.Jobs), strings.Join(names, ", "))
+}
+
+// Run claims and runs jobs until ctx ends, then shuts down: it stops claiming,
+// waits for running handlers, ends their contexts with [task.ErrShutdown] at
+// the soft limit, and returns when they have returned and what they did is
+// saved, at the latest at the hard limit. A drained shutdown returns nil; one
+// that ran into the hard limit returns a [*StillRunning].
+//
+// It returns an error at once where the database cannot be reached or its
+// schema does not fit ([migrations.ErrBehind], [migrations.ErrNewer]). After
+// that it lives through any outage. A worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if w.ran.Swap(true) {
+		return ErrAlreadyRun
+	}
+	schema := cmp.Or(w.config.Schema, store.DefaultSchema)
+	// What the worker's own goroutines use outlives ctx by the shutdown.
+	base := context.WithoutCancel(ctx)
+	// At most one statement at a time for each queue, the keeper, the settler
+	// and the sweeper, so none of them ever waits for a connection.
+	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+3))
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	w.store = st
+	if err := migrations.Check(ctx, st.DB(), migrations.Options{Schema: schema}); err != nil {
+		return err
+	}
+
+	handlers, endHandlers := context.WithCancelCause(base)
+	defer endHandlers(nil)
+	services, endServices := context.WithCancel(base)
+	defer endServices()
+	w.keeper, w.settler, w.attempts = newKeeper(w, handlers), newSettler(w), newRunning()
+
+	sent := time.Now()
+	process, err := w.keeper.register(ctx)
+	if err != nil {
+		return fmt.Errorf("register the process: %w", err)
+	}
+
+	var loops, helpers, settling sync.WaitGroup
+	helpers.Go(func() { w.keeper.run(services, process, sent) })
+	helpers.Go(func() { w.sweep(services) })
+	if !w.config.PollOnly {
+		helpers.Go(func() { w.listen(services) })
+	}
+	drained := make(chan struct{})
+	settling.Go(func() { w.settler.run(services, drained) })
+	for _, q := range w.queues {
+		loops.Go(func() { q.run(ctx) })
+	}
+	w.log.Info("worker started", "name", w.config.Name, "queues", len(w.queues))
+
+	<-ctx.Done()
+	began := time.Now()
+	w.log.Info("worker shutting down", "running", w.counters.running.Load())
+	loops.Wait()
+	left := w.drain(began, endHandlers)
+
+	// Save what has ended. The hard limit bounds that too.
+	close(drained)
+	save := time.AfterFunc(max(time.Until(began.Add(w.config.HardLimit)), time.Second), endServices)
+	settling.Wait()
+	save.Stop()
+	w.releaseUnsure(services)
+	if process, ok := w.keeper.process(); ok {
+		callCtx, cancel := context.WithTimeout(base, time.Second)
+		if err := w.store.Unregister(callCtx, process); err != nil {
+			w.log.Warn("cannot remove the process's row; it expires by itself", "error", err)
+		}
+		cancel()
+	}
+	close(w.stopped)
+	endServices()
+	helpers.Wait()
+	w.log.Info("worker stopped", "after", time.Since(began))
+	if len(left) > 0 {
+		return &StillRunning{Jobs: left}
+	}
+	return nil
+}
+
+// drain waits for the attempts to end and returns those that did not.
+func (w *Worker) drain(began time.Time, endHandlers context.CancelCauseFunc) []RunningJob {
+	soft := time.NewTimer(time.Until(began.Add(w.config.SoftLimit)))
+	defer soft.Stop()
+	hard := time.NewTimer(time.Until(began.Add(w.config.HardLimit)))
+	defer hard.Stop()
+	for {
+		select {
+		case <-w.attempts.empty():
+			return nil
+		case <-soft.C:
+			w.log.Warn("soft limit: ending the contexts of handlers", "running", w.counters.running.Load())
+			endHandlers(task.ErrShutdown)
+		case <-hard.C:
+			return w.attempts.list()
+		}
+	}
+}
+
+// takeSuspect takes the right to run one job whose lease was lost. If such a
+// job kills its process, it kills few others with it.
+func (w *Worker) takeSuspect() bool {
+	select {
+	case <-w.suspect:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *Worker) releaseSuspect() { w.suspect <- struct{}{} }
+
+// running is the set of attempts that a shutdown waits for.
+type running struct {
+	mu   sync.Mutex
+	set  map[*attempt]struct{} // guarded by mu
+	zero chan struct{}         // guarded by mu; closed while set is empty
+}
+
+func newRunning() *running {
+	r := &running{set: make(map[*attempt]struct{}), zero: make(chan struct{})}
+	close(r.zero)
+	return r
+}
+
+func (r *running) add(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.set) == 0 {
+		r.zero = make(chan struct{})
+	}
+	a.started = time.Now()
+	r.set[a] = struct{}{}
+}
+
+func (r *running) remove(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.set[a]; !ok {
+		return
+	}
+	delete(r.set, a)
+	if len(r.set) == 0 {
+		close(r.zero)
+	}
+}
+
+// empty returns a channel that is closed when no attempt runs.
+func (r *running) empty() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.zero
+}
+
+func (r *running) list() []RunningJob {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jobs := make([]RunningJob, 0, len(r.set))
+	for a := range r.set {
+		jobs = append(jobs, RunningJob{ID: a.job.ID, Kind: a.job.Kind, Queue: a.q.name, Attempt: a.job.Attempt, Since: a.started})
+	}
+	slices.SortFunc(jobs, func(a, b RunningJob) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	return jobs
+}
