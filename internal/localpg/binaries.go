@@ -49,12 +49,11 @@ func (b binaries) path(tool string) string { return filepath.Join(b.dir, tool) }
 func installed(opts Options) []string {
 	var dirs []string
 	add := func(dir string) {
-		for _, tool := range []string{"postgres", "initdb"} {
-			if info, err := os.Stat(filepath.Join(dir, tool)); err != nil || info.IsDir() {
-				return
-			}
+		// Links to the same installation count once.
+		if target, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil && hasServer(filepath.Dir(target)) {
+			dir = filepath.Dir(target)
 		}
-		if !slices.Contains(dirs, dir) {
+		if hasServer(dir) && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -84,6 +83,16 @@ func installed(opts Options) []string {
 		add(dir)
 	}
 	return dirs
+}
+
+// hasServer reports whether a directory has the programs that localpg runs.
+func hasServer(dir string) bool {
+	for _, tool := range []string{"postgres", "initdb"} {
+		if info, err := os.Stat(filepath.Join(dir, tool)); err != nil || info.IsDir() {
+			return false
+		}
+	}
+	return true
 }
 
 var digits = regexp.MustCompile(`\d+`)

@@ -23,23 +23,10 @@ import (
 
 const superuser = "postgres"
 
-// settings are those of every server. The data may be lost with the machine, so
-// nothing waits for the disk; what a client can see of a commit stays as usual.
-// Without Unix sockets no path can be too long for one, and with shared memory
-// in the data directory a killed server leaves none behind.
-var settings = map[string]string{
-	"listen_addresses":           "127.0.0.1",
-	"unix_socket_directories":    "",
-	"dynamic_shared_memory_type": "mmap",
-	"max_connections":            "300",
-	"fsync":                      "off",
-	"full_page_writes":           "off",
-	"checkpoint_timeout":         "1h",
-	"jit":                        "off",
-	"timezone":                   "UTC",
-	"log_timezone":               "UTC",
-	"logging_collector":          "off",
-}
+const (
+	runLockName = "run.lock"
+	pidFile     = "data/postmaster.pid"
+)
 
 // cluster is the directory of one server and the processes that run on it:
 //
@@ -84,7 +71,7 @@ func (c *cluster) tool(ctx context.Context, log, lock *os.File, argv ...string) 
 // runLock takes the lock of the server, which is free when no process of it is
 // left.
 func (c *cluster) runLock() (*os.File, error) {
-	lock, err := tryLock(c.file("run.lock"))
+	lock, err := tryLock(c.file(runLockName))
 	if err == nil && lock == nil {
 		err = errors.New("the server runs already")
 	}
@@ -113,7 +100,7 @@ func (c *cluster) create(ctx context.Context) error {
 	cmd := c.tool(ctx, log, lock, c.bin.path("initdb"), "-D", data, "-U", superuser, "-A", "scram-sha-256",
 		"--pwfile", passwordFile, "-E", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
 	if err := cmd.Run(); err != nil {
-		return c.failed(fmt.Errorf("initdb: %w", err))
+		return c.failed(fmt.Errorf("initdb: %w", errors.Join(context.Cause(ctx), err)))
 	}
 	return os.Remove(passwordFile)
 }
@@ -171,6 +158,11 @@ func (c *cluster) launch(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, lock.Close())
 	}
+	// Having the lock means that no process of the server is left. PostgreSQL
+	// would not believe it of a crashed one that nobody has reaped yet.
+	if err := os.Remove(c.file(pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(err, lock.Close())
+	}
 	argv := []string{c.bin.path("postgres"), "-D", c.file("data"), "-p", strconv.Itoa(c.port)}
 	for _, name := range slices.Sorted(maps.Keys(c.settings)) {
 		argv = append(argv, "-c", name+"="+c.settings[name])
@@ -184,25 +176,35 @@ func (c *cluster) launch(ctx context.Context) error {
 		return c.failed(err)
 	}
 	for {
-		version, pingErr := ping(ctx, c.url())
-		if pingErr == nil {
-			c.bin.version = version
-			return nil
-		}
-		running, err := locked(c.file("run.lock"))
+		running, err := locked(c.file(runLockName))
 		if err != nil {
 			return err
 		}
-		if !running {
-			if c.bindFailed(from) {
-				return c.failed(fmt.Errorf("%w: %d", errPortTaken, c.port))
-			}
+		switch {
+		case !running && c.bindFailed(from):
+			return c.failed(fmt.Errorf("%w: %d", errPortTaken, c.port))
+		case !running:
 			return c.failed(errors.New("the server has ended"))
+		case c.ready():
+			// The connection proves that the port is this server's: no other
+			// knows the password.
+			if c.bin.version, err = ping(ctx, c.url()); err != nil {
+				return c.failed(err)
+			}
+			return nil
 		}
 		if err := pause(ctx, pollInterval); err != nil {
-			return c.failed(errors.Join(err, pingErr))
+			return c.failed(err)
 		}
 	}
+}
+
+// ready reports whether the server says, in the last line of its pid file, that
+// it accepts connections.
+func (c *cluster) ready() bool {
+	text, err := os.ReadFile(c.file(pidFile))
+	lines := strings.Split(string(text), "\n")
+	return err == nil && len(lines) > 7 && strings.TrimSpace(lines[7]) == "ready"
 }
 
 // bindFailed reports whether the server, whose log starts at the offset from,
@@ -231,7 +233,7 @@ func (c *cluster) logTail() string {
 // left. It does nothing when the server does not run.
 func (c *cluster) signal(ctx context.Context, sig syscall.Signal) error {
 	for sent := false; ; {
-		running, err := locked(c.file("run.lock"))
+		running, err := locked(c.file(runLockName))
 		if err != nil || !running {
 			return err
 		}
@@ -253,7 +255,7 @@ func (c *cluster) signal(ctx context.Context, sig syscall.Signal) error {
 }
 
 func (c *cluster) pid() (int, error) {
-	text, err := os.ReadFile(c.file("data/postmaster.pid"))
+	text, err := os.ReadFile(c.file(pidFile))
 	if err != nil {
 		return 0, err
 	}

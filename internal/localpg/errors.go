@@ -24,7 +24,7 @@ type NoServerError struct {
 func (e *NoServerError) Error() string {
 	reasons := make([]string, len(e.Reasons))
 	for i, r := range e.Reasons {
-		reasons[i] = r.Error()
+		reasons[i] = oneLine(r.Error())
 	}
 	return fmt.Sprintf("%v: install PostgreSQL %d or newer, or set %s to the URL of a running one (%s)",
 		ErrNoServer, oldestMajor, URLVariable, strings.Join(reasons, "; "))
@@ -55,3 +55,6 @@ func (e *StartError) Error() string {
 
 // Unwrap returns Err.
 func (e *StartError) Unwrap() error { return e.Err }
+
+// oneLine makes the text of a program or of a joined error fit into a sentence.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

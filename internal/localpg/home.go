@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,11 +113,15 @@ func (h home) dirs(prefix string) ([]string, error) {
 func (h home) sweep(ctx context.Context, opts Options) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	dirs, err := h.dirs("")
+	shared, err := h.dirs(sharedPrefix)
 	if err != nil {
 		return err
 	}
-	for _, dir := range dirs {
+	private, err := h.dirs(privatePrefix)
+	if err != nil {
+		return err
+	}
+	for _, dir := range slices.Concat(shared, private) {
 		gone, err := abandoned(dir)
 		if err == nil && gone {
 			opts.logger().InfoContext(ctx, "removing a PostgreSQL server that a dead process has left", "dir", dir)

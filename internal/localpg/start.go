@@ -18,9 +18,8 @@ import (
 )
 
 // layout is the version of what the processes that share a server agree on: the
-// names in its directory, what they write to the FIFO, info.json and the
-// settings. Change it with any of them, so that builds from before and after do
-// not meet.
+// names in its directory, what they write to the FIFO, and info.json. Change it
+// with any of them, so that builds from before and after do not meet.
 const layout = "1"
 
 // info is how to use a shared server. It is written when the server is ready.
@@ -127,8 +126,7 @@ func (h home) newCluster(ctx context.Context, opts Options, bin binaries, prefix
 	if err != nil {
 		return nil, hold{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	c := &cluster{dir: dir, bin: bin, account: h.account, settings: maps.Clone(settings)}
-	maps.Copy(c.settings, opts.Settings)
+	c := &cluster{dir: dir, bin: bin, account: h.account, settings: opts.settings()}
 	return c, share, nil
 }
 
@@ -186,9 +184,10 @@ func usable(ctx context.Context, dir string) (*Server, error) {
 // shareKey names what processes must agree on to share a server.
 func shareKey(opts Options) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%v\n", layout, opts.linger())
-	for _, name := range slices.Sorted(maps.Keys(opts.Settings)) {
-		fmt.Fprintf(sum, "%q=%q\n", name, opts.Settings[name])
+	fmt.Fprintf(sum, "%s\n%s\n%v\n", layout, guardScript, opts.linger())
+	all := opts.settings()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(sum, "%q=%q\n", name, all[name])
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:4])
 }
