@@ -71,7 +71,7 @@ func start(t *testing.T, pool *pgxpool.Pool, config pawlrt.Config) *running {
 	t.Cleanup(func() {
 		stop()
 		select {
-		case <-done:
+		case <-r.done:
 		case <-time.After(time.Minute):
 			t.Error("the worker does not stop")
 		}
