@@ -1,20 +1,32 @@
 package testdb
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pawlgo/pawl/migrations"
 )
 
 // Migrated returns a pool on a new database with Pawl's schema under its
-// default name.
+// default name, cloned from one that was migrated once for all tests.
 func Migrated(t testing.TB, opts ...Option) *pgxpool.Pool {
 	t.Helper()
-	pool := New(t, opts...)
-	if err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
+	text, err := migrations.SQL(0, migrations.Options{})
+	if err != nil {
 		t.Fatalf("testdb: %v", err)
 	}
-	return pool
+	sum := sha256.Sum256([]byte(text))
+	return Template(t, "pawl_"+hex.EncodeToString(sum[:8]), func(ctx context.Context, url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		return migrations.Up(ctx, conn, migrations.Options{})
+	}, opts...)
 }
