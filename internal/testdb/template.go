@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,12 +99,21 @@ func templateComplete(ctx context.Context, conn *pgx.Conn, name string) (bool, e
 	return complete, err
 }
 
-// withDatabase returns the URL of another database of the same server.
-func withDatabase(serverURL, name string) (string, error) {
-	u, err := url.Parse(serverURL)
-	if err != nil || u.Scheme == "" {
-		return "", fmt.Errorf("the server must be named by a URL such as postgres://user@host/database: %w", err)
+// withDatabase returns the connection string of another database of the same
+// server. Like the string given, it may have either form that PostgreSQL knows.
+func withDatabase(server, name string) (string, error) {
+	if !strings.HasPrefix(server, "postgres://") && !strings.HasPrefix(server, "postgresql://") {
+		// Of settings that are given twice the last one counts.
+		return server + " dbname=" + name, nil
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		// The parser's error shows the whole URL, with the password.
+		return "", errors.New("the URL of the server cannot be parsed")
 	}
 	u.Path = "/" + name
+	query := u.Query()
+	query.Del("dbname")
+	u.RawQuery = query.Encode()
 	return u.String(), nil
 }

@@ -9,6 +9,10 @@
 //		require.NoError(t, err)
 //	}
 //
+// Databases of tests that were killed go with the server. On the server of
+// PAWL_DATABASE_URL they stay, and so do the templates of [Template]: there, drop
+// the databases whose names start with testdb_ from time to time.
+//
 // Only tests import this package, because it imports testing.
 package testdb
 
@@ -96,17 +100,17 @@ func New(t testing.TB, opts ...Option) *pgxpool.Pool {
 	return newDatabase(t, Server(t).URL(), "", opts)
 }
 
-// newDatabase creates a database as a copy of a template, or an empty one.
+// On is [New] on a server of [Private]. The database is not dropped at the end
+// of the test, when the server may not even run: it goes with the server.
+func On(t testing.TB, s *localpg.Server, opts ...Option) *pgxpool.Pool {
+	t.Helper()
+	return connect(t, s.URL(), createDatabase(t, s.URL(), ""), opts)
+}
+
+// newDatabase creates a database, and drops it at the end of the test.
 func newDatabase(t testing.TB, url, template string, opts []Option) *pgxpool.Pool {
 	t.Helper()
-	name := namePrefix + strings.ToLower(rand.Text())
-	statement := "CREATE DATABASE " + name
-	if template != "" {
-		statement += " TEMPLATE " + template
-	}
-	if err := onServer(t.Context(), url, statement); err != nil {
-		t.Fatalf("testdb: create a database: %v", err)
-	}
+	name := createDatabase(t, url, template)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupTimeout)
 		defer cancel()
@@ -114,7 +118,26 @@ func newDatabase(t testing.TB, url, template string, opts []Option) *pgxpool.Poo
 			t.Errorf("testdb: drop the database %s: %v", name, err)
 		}
 	})
+	return connect(t, url, name, opts)
+}
 
+// createDatabase creates a copy of a template, or an empty database without one.
+func createDatabase(t testing.TB, url, template string) (name string) {
+	t.Helper()
+	name = namePrefix + strings.ToLower(rand.Text())
+	statement := "CREATE DATABASE " + name
+	if template != "" {
+		statement += " TEMPLATE " + template
+	}
+	if err := onServer(t.Context(), url, statement); err != nil {
+		t.Fatalf("testdb: create a database: %v", err)
+	}
+	return name
+}
+
+// connect returns a pool that is closed at the end of the test.
+func connect(t testing.TB, url, name string, opts []Option) *pgxpool.Pool {
+	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatalf("testdb: %v", err)
@@ -128,13 +151,13 @@ func newDatabase(t testing.TB, url, template string, opts []Option) *pgxpool.Poo
 	if err != nil {
 		t.Fatalf("testdb: connect to %s: %v", name, err)
 	}
-	t.Cleanup(func() { closePool(t, pool) })
+	t.Cleanup(func() { closePool(t, pool, cleanupTimeout) })
 	return pool
 }
 
 // closePool closes a pool without hanging on a connection that the test has not
 // given back.
-func closePool(t testing.TB, pool *pgxpool.Pool) {
+func closePool(t testing.TB, pool *pgxpool.Pool, within time.Duration) {
 	t.Helper()
 	closed := make(chan struct{})
 	go func() {
@@ -143,8 +166,8 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(cleanupTimeout):
-		t.Errorf("testdb: the test still holds %d connections of its pool", pool.Stat().AcquiredConns())
+	case <-time.After(within):
+		t.Errorf("testdb: the test still holds %d connection(s) of its pool: release them, or stop what holds them, before it ends", pool.Stat().AcquiredConns())
 	}
 }
 
