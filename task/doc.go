@@ -1,0 +1,64 @@
+// Package task is what an application declares and calls.
+//
+// A task is background work that belongs to a change in the database: the mail
+// after an order, the report after a trip. It is declared as a struct with
+// annotations, and the generator writes the functions that enqueue it and the
+// interface that handles it:
+//
+//	// SendReceipt mails the receipt of one order.
+//	//
+//	//task:queue mail
+//	//task:retry attempts=5 base=2s max=10m
+//	//task:idempotency fields=OrderID keep=72h
+//	type SendReceipt struct{ task.Task[SendReceiptArgs] }
+//
+//	type SendReceiptArgs struct {
+//		OrderID int64 `json:"order_id"`
+//	}
+//
+// The generated EnqueueSendReceipt takes the transaction of the change:
+//
+//	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+//		if err := insertOrder(ctx, tx, order); err != nil {
+//			return err
+//		}
+//		_, err := tasks.EnqueueSendReceipt(ctx, tx, tasks.SendReceiptArgs{OrderID: order.ID})
+//		return err
+//	})
+//
+// Rolled back, the job never was. Committed, it will run, be cancelled, or end
+// as a dead letter, but not vanish.
+//
+// # Transactions
+//
+// [Tx] is what an enqueue needs of a transaction. A pgx.Tx fits as it is; [SQL]
+// adapts database/sql. A pool does not fit, because an enqueue outside the
+// transaction of its change loses the guarantee; where there is no change,
+// [Autocommit] says so. [InSchema] names a schema other than "pawl".
+//
+// # Idempotency
+//
+// A key says that two enqueues mean the same work. It is made from the declared
+// fields, or given with [Key], and it belongs to an organization and a kind.
+// While the job that holds it is unfinished, and for its keep at least, another
+// enqueue stores nothing: its [Receipt] says Duplicate, and of which job. That
+// does not abort the caller's transaction. At READ COMMITTED an enqueue waits
+// for the uncommitted holder of its key; at stricter levels a concurrent twin
+// is [ErrSerialization], to be tried again as any serialization failure.
+//
+// # Failures
+//
+// A handler's error has a [Class], which [Transient], [RateLimited],
+// [Permanent], [Revoked] and [Snooze] give it. An error without one is retried
+// a few times and then becomes a dead letter whose reason says how to classify
+// it. [errors.Is] and [errors.As] see through the classes.
+//
+// A handler runs at least once: its process can die after a side effect and
+// before the completion is recorded. It has to be safe to repeat. Its context
+// ends when the attempt takes too long ([ErrTimeout]), when this process lost
+// the job ([ErrLeaseLost]), and when the worker stops ([ErrShutdown]); see
+// [context.Cause].
+//
+// The package starts no goroutine and holds no state; package runtime runs the
+// handlers.
+package task
