@@ -26,11 +26,12 @@ type Result struct {
 	Late      int              // positions refused as too old
 	Repeated  int              // positions of a vehicle and time that were there already
 	Accepted  int
+	Vehicles  map[string]int // accepted positions of each
 }
 
 // Of computes the result of a trace, given in the order of arrival.
 func Of(trace []fleet.Position, fences []fleet.Geofence) Result {
-	var r Result
+	r := Result{Vehicles: map[string]int{}}
 	type moment struct {
 		vehicle string
 		at      int64
@@ -50,6 +51,7 @@ func Of(trace []fleet.Position, fences []fleet.Geofence) Result {
 			continue
 		}
 		r.Accepted++
+		r.Vehicles[p.Vehicle]++
 		seen[key] = true
 		tracks[p.Vehicle] = append(tracks[p.Vehicle], p)
 		if p.At.After(latest) {

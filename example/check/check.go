@@ -1,0 +1,136 @@
+// Package check judges a run of the platform.
+//
+// The checks are pure functions over [Facts]: rows that the platform's own
+// handlers wrote, files, and what the receiver of the webhooks saw. Pawl's
+// tables are asked one thing only, which jobs are not finished, because a job
+// that never started has left no trace anywhere else.
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pawlgo/pawl/example/fleet"
+	"github.com/pawlgo/pawl/example/reference"
+)
+
+// Facts are what is known of a run after its end.
+type Facts struct {
+	Reference reference.Result
+
+	Trips         []fleet.Trip
+	Crossings     []fleet.Crossing
+	Reports       []Report
+	Exports       []Export
+	Webhooks      []Webhook
+	Notifications []uuid.UUID // events
+	Executions    []Execution
+	Kills         map[string]time.Time // by worker
+	Files         map[string][]byte    // the output directory, by name
+
+	Unfinished []Unfinished
+	Workers    []string // worker processes that still run
+	Overdue    int      // raw positions that retention should have removed
+
+	// Drill is the crash that was staged, nil where none was.
+	Drill *Drill
+}
+
+// Report is the row of a trip's report.
+type Report struct {
+	TripID uuid.UUID
+	File   string
+	SHA256 []byte
+}
+
+// Export is the row of a vehicle's export.
+type Export struct {
+	Vehicle string
+	File    string
+	Trips   int
+}
+
+// Webhook is an event that a subscriber was to be told of, and the answers that
+// the subscriber gave, in their order.
+type Webhook struct {
+	Subscriber string
+	EventID    uuid.UUID
+	JobID      uuid.UUID
+	Answers    []int
+}
+
+// Execution is one call of a handler.
+type Execution struct {
+	JobID      uuid.UUID
+	Attempt    int
+	Kind       string
+	Queue      string
+	Worker     string
+	DueAt      time.Time
+	StartedAt  time.Time
+	FinishedAt *time.Time // nil where the process died first
+	Outcome    string
+	Detail     string
+}
+
+// Unfinished counts the jobs of a queue that are not at their end.
+type Unfinished struct {
+	Queue  string
+	Status string
+	Jobs   int
+}
+
+// Drill is the crash that was staged: which worker was killed, and how many
+// handlers of each queue a worker runs at once.
+type Drill struct {
+	Worker string
+	Slots  map[string]int
+}
+
+// Verdict is the answer of one check.
+type Verdict struct {
+	Name string
+	// Says is what holds, in a sentence with the numbers.
+	Says string
+	// Problems are what does not hold, none where all is well.
+	Problems []string
+}
+
+// OK says whether the check holds.
+func (v Verdict) OK() bool { return len(v.Problems) == 0 }
+
+func (v *Verdict) problem(format string, args ...any) {
+	v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
+}
+
+// All runs every check that the facts allow. Those of the drill need a drill.
+func All(f *Facts) []Verdict {
+	verdicts := []Verdict{
+		sameAsReference(f), oneReportEach(f), oneExportEach(f), announced(f), neverTwiceAtOnce(f), nothingLeft(f),
+	}
+	if f.Drill != nil {
+		verdicts = append(verdicts, cameBack(f), alertsDuringReports(f))
+	}
+	return verdicts
+}
+
+// sameAsReference: the jobs found what the reference finds in the trace.
+func sameAsReference(f *Facts) Verdict {
+	v := Verdict{
+		Name: "reference",
+		Says: fmt.Sprintf("%d trips and %d crossings, the same as in memory", len(f.Trips), len(f.Crossings)),
+	}
+	v.Problems = f.Reference.Differences(f.Trips, f.Crossings)
+	return v
+}
+
+// end is when an execution ended: where its process was killed, then.
+func (f *Facts) end(e *Execution) (time.Time, bool) {
+	if e.FinishedAt != nil {
+		return *e.FinishedAt, true
+	}
+	killed, ok := f.Kills[e.Worker]
+	return killed, ok
+}

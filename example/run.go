@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pawlgo/pawl/example/check"
+	"github.com/pawlgo/pawl/example/fleetdb"
+	"github.com/pawlgo/pawl/example/receiver"
+	"github.com/pawlgo/pawl/internal/localpg"
+	"github.com/pawlgo/pawl/migrations"
+)
+
+var (
+	// errChecks says that the run ended and a check does not hold.
+	errChecks = errors.New("not every check holds")
+	// errOutput says that the output directory cannot be used.
+	errOutput = errors.New("the output directory cannot be used")
+)
+
+// cleanupTime is for taking things down, which goes on after an interrupt.
+const cleanupTime = 15 * time.Second
+
+// platform is a run while it runs. Its fields are set up in the order in which
+// they stand here and taken down in the reverse one.
+type platform struct {
+	*options
+	began    time.Time
+	outDir   string
+	outOwned bool // a temporary directory
+	database string
+	pool     *pgxpool.Pool
+	receiver *receiver.Receiver
+	workers  []*process
+	taken    counters
+}
+
+// counters are what the ingest has counted so far.
+type counters struct {
+	mu        sync.Mutex // guards what follows
+	positions int
+	taken     fleetdb.Taken
+}
+
+// run is the whole example: set up, work, judge, take down.
+func (o *options) run(ctx context.Context) (err error) {
+	p := &platform{options: o, began: time.Now()}
+	down := func(name string, f func(ctx context.Context) error) {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+		defer cancel()
+		if downErr := f(end); downErr != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, downErr))
+		}
+	}
+
+	if err := p.openOutput(); err != nil {
+		return err
+	}
+	defer down("remove the output", func(context.Context) error { return p.closeOutput() })
+
+	p.say("%s: %d positions of %d vehicles", o.traceName, len(o.trace), len(o.reference.Vehicles))
+	p.say("reports and exports go to %s%s", p.outDir, map[bool]string{true: ", which is removed at the end"}[p.outOwned])
+	server, err := localpg.Start(ctx, localpg.Options{})
+	if err != nil {
+		return err
+	}
+	defer down("stop the server", func(context.Context) error { return server.Close() })
+	drop, err := p.createDatabase(ctx, server.URL())
+	if err != nil {
+		return err
+	}
+	defer down("drop the database", drop)
+
+	if p.pool, err = pgxpool.New(ctx, p.database); err != nil {
+		return err
+	}
+	defer p.pool.Close()
+	if err := migrations.Up(ctx, p.pool, migrations.Options{}); err != nil {
+		return err
+	}
+	if err := fleetdb.Create(ctx, p.pool); err != nil {
+		return err
+	}
+	p.say("a database on PostgreSQL %d is migrated", server.Version()/10000)
+
+	if p.receiver, err = receiver.Start(subscribers(), o.settings.Answer); err != nil {
+		return err
+	}
+	defer down("stop the receiver", func(context.Context) error { return p.receiver.Close() })
+	if err := p.addEndpoints(ctx); err != nil {
+		return err
+	}
+
+	defer down("kill the workers", func(context.Context) error { return p.killWorkers() })
+	for _, name := range []string{"a", "b"} {
+		if err := p.startWorker(name); err != nil {
+			return err
+		}
+	}
+	p.say("two worker processes run: a is %d, b is %d", p.workers[0].cmd.Process.Pid, p.workers[1].cmd.Process.Pid)
+
+	if err := p.work(ctx); err != nil {
+		return err
+	}
+	for _, w := range p.workers {
+		if err := w.drain(ctx); err != nil {
+			return err
+		}
+	}
+	return p.judge(ctx)
+}
+
+// say prints a line of progress.
+func (p *platform) say(format string, args ...any) {
+	fmt.Fprintf(p.stdout, "%5.1f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (p *platform) openOutput() error {
+	if p.out == "" {
+		dir, err := os.MkdirTemp("", "fleet-")
+		if err != nil {
+			return fmt.Errorf("%w: %w", errOutput, err)
+		}
+		p.outDir, p.outOwned = dir, true
+		return nil
+	}
+	dir, err := filepath.Abs(p.out)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errOutput, err)
+	}
+	switch entries, err := os.ReadDir(dir); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errOutput, err)
+	case len(entries) > 0:
+		return fmt.Errorf("%w: %s is not empty; choose a new or an empty one", errOutput, dir)
+	}
+	p.outDir = dir
+	return nil
+}
+
+func (p *platform) closeOutput() error {
+	if p.outOwned {
+		return os.RemoveAll(p.outDir)
+	}
+	return nil
+}
+
+// createDatabase makes a database for this run alone, whatever server it is on.
+func (p *platform) createDatabase(ctx context.Context, server string) (drop func(context.Context) error, err error) {
+	name := "fleet_" + strings.ToLower(rand.Text())
+	on := func(ctx context.Context, sql string) error {
+		conn, err := pgx.Connect(ctx, server)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, sql)
+		return errors.Join(err, conn.Close(ctx))
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme == "" {
+		return nil, fmt.Errorf("%s must be a URL such as postgres://user@host/database", localpg.URLVariable)
+	}
+	u.Path = "/" + name
+	p.database = u.String()
+	if err := on(ctx, "CREATE DATABASE "+name); err != nil {
+		return nil, fmt.Errorf("create a database for the run: %w", err)
+	}
+	return func(ctx context.Context) error { return on(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }, nil
+}
+
+// subscribers are those who want to hear of events, and how they behave.
+func subscribers() map[string]receiver.Behaviour {
+	return map[string]receiver.Behaviour{
+		"dispatch": receiver.Always(http.StatusOK),
+		"billing":  receiver.FailsFirst(),
+		"partner":  receiver.LimitsFirst(time.Second),
+		"legacy":   receiver.Always(http.StatusGone),
+	}
+}
+
+func (p *platform) addEndpoints(ctx context.Context) error {
+	for name := range subscribers() {
+		event := fleetdb.EventTripCompleted
+		if name == "partner" || name == "legacy" {
+			event = fleetdb.EventGeofenceCrossed
+		}
+		e := fleetdb.Endpoint{ID: uuid.New(), Name: name, Event: event, URL: p.receiver.URL(name)}
+		if err := fleetdb.AddEndpoint(ctx, p.pool, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *platform) startWorker(name string) error {
+	w, err := startWorker(workerOrder{
+		Name: name, Database: p.database, Out: p.outDir, Orphaned: p.outOwned,
+		Slots: p.settings.Slots, Lease: p.settings.Lease, Pace: p.settings.Pace,
+	}, p.stderr)
+	if err != nil {
+		return err
+	}
+	p.workers = append(p.workers, w)
+	return nil
+}
+
+func (p *platform) killWorkers() error {
+	var errs []error
+	for _, w := range p.workers {
+		if w.running() {
+			errs = append(errs, w.kill())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// work feeds the trace to the platform, kills a worker on the way, and waits
+// until everything is done.
+func (p *platform) work(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	limit := time.AfterFunc(p.settings.Limit-time.Since(p.began), func() {
+		fail(fmt.Errorf("the work is not done within %v", p.settings.Limit))
+	})
+	defer limit.Stop()
+	background, stop := context.WithCancel(ctx)
+	var owned sync.WaitGroup
+	defer owned.Wait()
+	defer stop()
+	for _, w := range p.workers {
+		owned.Go(func() {
+			select {
+			case <-w.done:
+				if err := w.unexpected(); err != nil {
+					fail(err)
+				}
+			case <-background.Done():
+			}
+		})
+	}
+	owned.Go(func() { p.showProgress(background) })
+	if p.drill {
+		owned.Go(func() {
+			if err := p.killOne(background, p.workers[1]); err != nil && background.Err() == nil {
+				fail(err)
+			}
+		})
+	} else {
+		p.say("%d trips are too little work to kill a worker in its middle: that is left out (-drill insists, from %d trips on it is the rule)", len(p.reference.Trips), drillTrips)
+	}
+
+	err := p.ingest(ctx)
+	if err == nil {
+		err = p.waitForTheEnd(ctx)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+	return nil
+}
+
+// ingest takes the trace batch by batch, in its order.
+func (p *platform) ingest(ctx context.Context) error {
+	batches := (len(p.trace) + p.settings.Batch - 1) / p.settings.Batch
+	tick := time.NewTicker(max(p.settings.Ingest/time.Duration(batches), time.Millisecond))
+	defer tick.Stop()
+	for from := 0; from < len(p.trace); from += p.settings.Batch {
+		batch := p.trace[from:min(from+p.settings.Batch, len(p.trace))]
+		taken, err := fleetdb.Ingest(ctx, p.pool, batch)
+		if err != nil {
+			return fmt.Errorf("take the positions %d to %d: %w", from+1, from+len(batch), err)
+		}
+		p.taken.mu.Lock()
+		p.taken.positions += len(batch)
+		p.taken.taken.Accepted += taken.Accepted
+		p.taken.taken.Late += taken.Late
+		p.taken.taken.Repeated += taken.Repeated
+		p.taken.mu.Unlock()
+		if p.settings.Ingest > 0 {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	if _, err := fleetdb.End(ctx, p.pool); err != nil {
+		return err
+	}
+	p.say("the trace has ended: %d positions taken, %d too late, %d there already", p.taken.taken.Accepted, p.taken.taken.Late, p.taken.taken.Repeated)
+	return nil
+}
+
+// killOne kills a worker as soon as it holds jobs enough that it has started.
+func (p *platform) killOne(ctx context.Context, victim *process) error {
+	// Some of them may end between the look and the kill.
+	const enough = check.MinHeld + 3
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		held, err := fleetdb.Held(ctx, p.pool, victim.name)
+		if err != nil {
+			return err
+		}
+		if held >= enough {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := victim.kill(); err != nil {
+		return fmt.Errorf("kill the worker %s: %w", victim.name, err)
+	}
+	if err := fleetdb.Killed(ctx, p.pool, victim.name); err != nil {
+		return err
+	}
+	held, err := fleetdb.Held(ctx, p.pool, victim.name)
+	if err != nil {
+		return err
+	}
+	p.say("worker %s was killed while it held %d started jobs", victim.name, held)
+	if held < check.MinHeld {
+		return fmt.Errorf("worker %s held %d started jobs as it was killed, of at least %d", victim.name, held, check.MinHeld)
+	}
+	return nil
+}
+
+// waitForTheEnd returns when no job is unfinished. Nothing is enqueued any more
+// but by jobs, so that is the end.
+func (p *platform) waitForTheEnd(ctx context.Context) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		progress, err := fleetdb.ProgressOf(ctx, p.pool)
+		if err != nil {
+			return err
+		}
+		if progress.Unfinished == 0 {
+			p.sayProgress(progress)
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (p *platform) showProgress(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		progress, err := fleetdb.ProgressOf(ctx, p.pool)
+		if err != nil {
+			continue // whoever works on the database says so
+		}
+		p.sayProgress(progress)
+	}
+}
+
+func (p *platform) sayProgress(progress fleetdb.Progress) {
+	p.taken.mu.Lock()
+	positions := p.taken.positions
+	p.taken.mu.Unlock()
+	p.say("positions %d/%d  trips %d  crossings %d  reports %d  webhooks %d  notifications %d  jobs waiting or running %d",
+		positions, len(p.trace), progress.Trips, progress.Crossings, progress.Reports, progress.Delivered, progress.Notified, progress.Unfinished)
+}

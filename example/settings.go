@@ -1,0 +1,56 @@
+package main
+
+import (
+	"time"
+
+	"github.com/pawlgo/pawl/example/work"
+)
+
+// drillTrips is how many trips give work enough to kill a worker in its middle,
+// and to see whether reports that pile up hold up the alerts.
+const drillTrips = 100
+
+// settings are the sizes and speeds of a run.
+type settings struct {
+	// Slots are how many handlers of each queue a worker process runs at once.
+	Slots map[string]int
+	// Lease is Pawl's, zero for its default of 15 s.
+	Lease time.Duration
+	// Pace is how long handlers take, Answer how long the receiver of webhooks
+	// takes.
+	Pace   work.Pace
+	Answer time.Duration
+	// The trace is taken in batches over some time, as if it came in live.
+	Batch  int
+	Ingest time.Duration
+	// Limit is when a run is given up.
+	Limit time.Duration
+}
+
+// settingsFor chooses speeds at which a run takes half a minute, whatever the
+// size of the trace: the more there is to do, the less each job dawdles.
+func settingsFor(o *options) settings {
+	trips, events := len(o.reference.Trips), len(o.reference.Trips)+len(o.reference.Crossings)
+	dawdle := func(jobs int, total, most time.Duration) time.Duration {
+		return min(most, total/time.Duration(max(jobs, 1)))
+	}
+	s := settings{
+		Slots: map[string]int{
+			"critical_alerts": 4, "location_derivation": 4, "notifications": 2, "webhooks": 6,
+			"reports": 3, "exports": 1, "maintenance": 1,
+		},
+		Pace: work.Pace{
+			Report: dawdle(trips, time.Minute, 450*time.Millisecond),
+			Notify: dawdle(events, 10*time.Second, 50*time.Millisecond),
+			Derive: 5 * time.Millisecond,
+			Export: 50 * time.Millisecond,
+		},
+		Answer: dawdle(events, 20*time.Second, 90*time.Millisecond),
+		Batch:  max(len(o.trace)/400, 100),
+		Limit:  55*time.Second + time.Duration(len(o.trace)/20_000)*10*time.Second,
+	}
+	if o.drill {
+		s.Ingest = 12 * time.Second
+	}
+	return s
+}
