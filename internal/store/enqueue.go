@@ -50,9 +50,14 @@ type Duplicate struct {
 	State    string    `json:"state"`
 }
 
-// Enqueue stores a batch through the caller's transaction in one call, and
-// returns those of its jobs that were duplicates.
-func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) ([]Duplicate, error) {
+// Enqueued is the answer to a batch.
+type Enqueued struct {
+	Scheduled  bool // its jobs are due in the future, by the database's clock
+	Duplicates []Duplicate
+}
+
+// Enqueue stores a batch through the caller's transaction in one call.
+func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) (Enqueued, error) {
 	n := len(b.Jobs)
 	ids, args, organizations := make([]uuid.UUID, n), make([]string, n), make([]string, n)
 	var keys [][]byte
@@ -63,19 +68,21 @@ func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) ([]Duplica
 		}
 	}
 	if keys != nil && len(keys) != n {
-		return nil, fmt.Errorf("%d of %d jobs have an idempotency key", len(keys), n)
+		return Enqueued{}, fmt.Errorf("%d of %d jobs have an idempotency key", len(keys), n)
 	}
-	var answer string
-	err := q.QueryRow(ctx, `SELECT `+quote(schema)+`.enqueue_jobs($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
+	var (
+		answer     Enqueued
+		duplicates *string
+	)
+	err := q.QueryRow(ctx, `SELECT scheduled, duplicates FROM `+quote(schema)+`.enqueue_jobs($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
 		$7::timestamptz, $8::bigint, $9::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean)`,
 		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
-		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake).Scan(&answer)
-	if err != nil || answer == "" {
-		return nil, err
+		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake).Scan(&answer.Scheduled, &duplicates)
+	if err != nil || duplicates == nil {
+		return answer, err
 	}
-	var duplicates []Duplicate
-	if err := json.Unmarshal([]byte(answer), &duplicates); err != nil {
-		return nil, fmt.Errorf("read the answer of enqueue_jobs: %w", err)
+	if err := json.Unmarshal([]byte(*duplicates), &answer.Duplicates); err != nil {
+		return Enqueued{}, fmt.Errorf("read the answer of enqueue_jobs: %w", err)
 	}
-	return duplicates, nil
+	return answer, nil
 }

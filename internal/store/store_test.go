@@ -47,9 +47,9 @@ func enqueue(t *testing.T, pool *pgxpool.Pool, n int, change ...func(*store.Batc
 	for _, c := range change {
 		c(b)
 	}
-	duplicates, err := store.Enqueue(t.Context(), pool, store.DefaultSchema, b)
+	answer, err := store.Enqueue(t.Context(), pool, store.DefaultSchema, b)
 	require.NoError(t, err)
-	require.Empty(t, duplicates)
+	require.Empty(t, answer.Duplicates)
 	return ids
 }
 

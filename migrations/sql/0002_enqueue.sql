@@ -19,14 +19,14 @@ AS $$
 		'gone')
 $$;
 
--- Stores the jobs of one kind and answers with a JSON array of those that were
--- duplicates, empty text for none.
+-- Stores the jobs of one kind. Answers whether they are due in the future, and
+-- a JSON array of those that were duplicates, NULL for none.
 CREATE FUNCTION {schema}.enqueue_jobs(
 	p_kind text, p_queue text, p_version integer, p_capability bigint, p_priority smallint, p_max_attempts smallint,
 	p_run_at timestamptz, p_delay_us bigint, -- due at p_run_at, or where that is NULL after the delay
 	p_ids uuid[], p_args text[], p_organizations text[], p_keys bytea[], -- p_keys NULL: no idempotency
-	p_keep_us bigint, p_wake boolean)
-RETURNS text
+	p_keep_us bigint, p_wake boolean,
+	OUT scheduled boolean, OUT duplicates text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -40,7 +40,6 @@ DECLARE
 	v_held    integer[]   := '{}';
 	v_job     record;
 	v_key     record;
-	v_answer  text        := '';
 BEGIN
 	IF to_regclass('jobs_d' || v_day) IS NULL OR to_regclass('outcomes_d' || v_day) IS NULL THEN
 		PERFORM ensure_day(v_day);
@@ -96,14 +95,14 @@ BEGIN
 
 		IF cardinality(v_held) > 0 THEN
 			SELECT json_agg(json_build_object('n', n, 'id', k.job_id, 'state', job_state(k.job_day, k.job_id),
-				'same', k.args_digest = sha256(convert_to(p_args[n]::jsonb::text, 'UTF8'))))::text INTO v_answer
+				'same', k.args_digest = sha256(convert_to(p_args[n]::jsonb::text, 'UTF8'))))::text INTO duplicates
 			FROM unnest(v_held) n
 			JOIN idempotency_keys k ON k.organization_id = p_organizations[n] AND k.kind = p_kind AND k.key = p_keys[n];
 		END IF;
 	END IF;
 
-	IF p_wake AND v_run_at <= v_now THEN
+	scheduled := v_run_at > v_now;
+	IF p_wake AND NOT scheduled THEN
 		PERFORM pg_notify({channel}, p_queue);
 	END IF;
-	RETURN v_answer;
 END $$;

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -65,20 +64,20 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 	if bound, ok := tx.(interface{ PawlSchema() string }); ok {
 		schema = bound.PawlSchema()
 	}
-	duplicates, err := store.Enqueue(ctx, tx, schema, &batch)
+	answer, err := store.Enqueue(ctx, tx, schema, &batch)
 	if err != nil {
 		return fail(reasonOf(err), err)
 	}
 
 	state := task.StatePending
-	if (o.HasAt && time.Until(o.At) > 0) || (!o.HasAt && o.In > 0) {
+	if answer.Scheduled {
 		state = task.StateScheduled
 	}
 	receipts := make([]task.Receipt, len(args))
 	for i := range receipts {
 		receipts[i] = task.Receipt{ID: batch.Jobs[i].ID, SameArgs: true, State: state}
 	}
-	for _, d := range duplicates {
+	for _, d := range answer.Duplicates {
 		receipts[d.Position-1] = task.Receipt{ID: d.ID, Duplicate: true, SameArgs: d.SameArgs, State: task.State(d.State)}
 	}
 	return receipts, nil
@@ -123,7 +122,9 @@ func fill[A any](job *store.NewJob, k *Kind[A], args *A, o *enqueue.Options) (re
 		return task.ErrInvalidArgs, err
 	}
 	if k.Organization != nil {
-		job.OrganizationID = k.Organization(args)
+		if job.OrganizationID, err = k.Organization(args); err != nil {
+			return task.ErrInvalidArgs, fmt.Errorf("read the organization: %w", err)
+		}
 		if !storable(job.OrganizationID) {
 			return task.ErrInvalidArgs, errors.New("the organization is not valid UTF-8 without U+0000")
 		}

@@ -45,8 +45,9 @@ type Kind[A any] struct {
 	Key func(*A) []any
 	// Keep is how long a key is held at least.
 	Keep time.Duration
-	// Organization returns the tenant; nil where the kind declares none.
-	Organization func(*A) string
+	// Organization returns the tenant; nil where the kind declares none. Its
+	// error is that of a marshaler of the application's.
+	Organization func(*A) (string, error)
 	// Decode turns a stored payload of any known version into the current type.
 	Decode func(version int, raw []byte) (A, error)
 }
