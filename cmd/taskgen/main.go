@@ -1,0 +1,69 @@
+// Taskgen generates.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/pawlgo/pawl/internal/gen"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// The exit codes.
+const (
+	exitOK      = 0
+	exitErrors  = 1 // in the packages' source
+	exitTrouble = 2 // everything else: packages that cannot be loaded, files that cannot be written
+)
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("taskgen", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(stderr, "taskgen: %v\n%s", err, usage)
+		return exitTrouble
+	}
+	patterns := flags.Args()
+	if len(patterns) == 0 {
+		patterns = []string{"."}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		fmt.Fprintf(stderr, "taskgen: %v\n", err)
+		return exitTrouble
+	}
+
+	// An interrupted run ends in an orderly way, so that it leaves nothing behind.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	lines, err := gen.Run(ctx, dir, patterns)
+	for _, line := range lines {
+		fmt.Fprintln(stderr, line)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "taskgen: %v\n", err)
+		return exitTrouble
+	case len(lines) > 0:
+		return exitErrors
+	}
+	return exitOK
+}
+
+const usage = `usage: taskgen [packages]
+
+Taskgen writes task_gen.go into each of the packages, or into the one of the
+current directory. Packages are named as for go build. See
+go doc github.com/pawlgo/pawl/cmd/taskgen for the annotations it reads.
+`

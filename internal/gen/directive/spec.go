@@ -1,0 +1,73 @@
+// Package directive reads the //task: annotations of a declaration.
+//
+// A directive is //task:NAME [VALUE] [key=VALUE]... on a line of its own. Each
+// may stand once. What is missing has its default, what is wrong is an error at
+// the place of the value that is wrong.
+package directive
+
+import (
+	"slices"
+	"strings"
+)
+
+// Tool is the prefix of the directives.
+const Tool = "task"
+
+// Spec says what one directive takes. The table of them is what messages and
+// documentation are made from.
+type Spec struct {
+	Name    string
+	Value   string   // what its one value is called; empty where it takes keys
+	Keys    []string // in the order of the documentation
+	Meaning string
+	Default string
+	set     func(*reader, args)
+}
+
+// Specs are the directives that there are.
+func Specs() []Spec {
+	return []Spec{
+		{Name: "kind", Value: "NAME", set: (*reader).kind,
+			Meaning: "the stable wire name", Default: "snake_case of the Go name"},
+		{Name: "queue", Value: "NAME", set: (*reader).queue,
+			Meaning: "the queue", Default: "required"},
+		{Name: "priority", Value: "low|normal|high|urgent", set: (*reader).priority,
+			Meaning: "the order within the queue", Default: "normal"},
+		{Name: "retry", Keys: []string{"attempts", "base", "max", "jitter", "unknown"}, set: (*reader).retry,
+			Meaning: "attempts in all; the delay after attempt n is min(max, base·2^(n-1)), then ± jitter as a share of it; " +
+				"a failure that nobody classified is a dead letter from attempt unknown on",
+			Default: "attempts=10 base=1s max=10m jitter=0.2 unknown=min(5, attempts)"},
+		{Name: "timeout", Value: "DURATION", set: (*reader).timeout,
+			Meaning: "how long one attempt may take", Default: "1m"},
+		{Name: "idempotency", Keys: []string{"fields", "keep"}, set: (*reader).idempotency,
+			Meaning: "one job for equal values of these fields of the payload, held while it is unfinished and at least keep from its enqueue",
+			Default: "none; both keys are required"},
+		{Name: "organization", Value: "FIELD", set: (*reader).organization,
+			Meaning: "the field of the payload that names the tenant; it scopes the idempotency key", Default: "none"},
+	}
+}
+
+// Usage writes a directive as a user would: "//task:queue NAME".
+func (s Spec) Usage() string {
+	if s.Value != "" {
+		return "//task:" + s.Name + " " + s.Value
+	}
+	return "//task:" + s.Name + " " + strings.Join(s.Keys, "= ") + "="
+}
+
+func names() []string {
+	var all []string
+	for _, s := range Specs() {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+func lookup(name string) (Spec, bool) {
+	specs := Specs()
+	i := slices.IndexFunc(specs, func(s Spec) bool { return s.Name == name })
+	if i < 0 {
+		return Spec{}, false
+	}
+	return specs[i], true
+}

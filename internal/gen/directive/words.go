@@ -1,0 +1,91 @@
+package directive
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/pawlgo/pawl/internal/gen/suggest"
+)
+
+// word is one argument and where it stands.
+type word struct {
+	text string
+	pos  token.Pos
+}
+
+// args is what follows the name of a directive.
+type args struct {
+	pos   token.Pos // of the directive
+	value word      // the positional value
+	keys  map[string]word
+}
+
+// words splits the arguments of d at blanks.
+func words(d ast.Directive) []word {
+	var all []word
+	start := -1
+	for i, r := range d.Args + " " {
+		switch {
+		case !unicode.IsSpace(r) && start < 0:
+			start = i
+		case unicode.IsSpace(r) && start >= 0:
+			all = append(all, word{d.Args[start:i], d.ArgsPos + token.Pos(start)})
+			start = -1
+		}
+	}
+	return all
+}
+
+// arguments sorts out the words of a directive. It reports whether they are
+// worth a look at their values.
+func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
+	a := args{pos: d.Slash, keys: map[string]word{}}
+	list := words(d)
+	ok := true
+	fail := func(pos token.Pos, format string, v ...any) {
+		ok = false
+		r.errorf(pos, format, v...)
+	}
+	for i, w := range list {
+		if at := strings.Index(w.text, "//"); at >= 0 {
+			fail(w.pos+token.Pos(at), "a directive has no trailing comment: move it to a line of its own")
+			return a, false
+		}
+		if at := strings.IndexAny(w.text, "\"'`"); at >= 0 {
+			fail(w.pos+token.Pos(at), "//task:%s takes its values without quotes", s.Name)
+			return a, false
+		}
+		key, text, isKey := strings.Cut(w.text, "=")
+		keyed := word{text, w.pos + token.Pos(len(key)+1)}
+		switch {
+		case w.text == "=" || isKey && key == "" || !isKey && i+1 < len(list) && list[i+1].text == "=":
+			fail(w.pos, "write key=value, without blanks around the equals sign")
+			return a, false
+		case s.Value == "" && !isKey && i > 0 && (strings.HasSuffix(list[i-1].text, ",") || strings.HasPrefix(w.text, ",")):
+			fail(w.pos, "write a list without blanks: A,B")
+		case s.Value == "" && !isKey:
+			fail(w.pos, "//task:%s takes key=value only: %s", s.Name, s.Usage())
+		case s.Value != "" && isKey:
+			fail(w.pos, "//task:%s takes one value and no keys: %s", s.Name, s.Usage())
+		case s.Value != "" && a.value.text != "":
+			fail(w.pos, "//task:%s takes one value: %q is too much", s.Name, w.text)
+		case s.Value != "":
+			a.value = w
+		case !slices.Contains(s.Keys, key):
+			fail(w.pos, "//task:%s has no key %q%s; it takes %s", s.Name, key, suggest.DidYouMean(key, s.Keys), strings.Join(s.Keys, ", "))
+		case text == "":
+			fail(keyed.pos, "%s= has no value", key)
+		case a.keys[key].text != "":
+			fail(w.pos, "%s= is given twice, first at %s", key, r.at(a.keys[key].pos-token.Pos(len(key)+1)))
+		default:
+			a.keys[key] = keyed
+		}
+	}
+	if len(list) == 0 {
+		fail(d.Slash, "//task:%s is empty: write %s", s.Name, s.Usage())
+	}
+	return a, ok
+}

@@ -1,0 +1,86 @@
+// Package gen is what taskgen does. One run goes through these stages, each a
+// package of its own:
+//
+//	load       the packages that were named: syntax and types
+//	declare    the tasks in them
+//	directive  the annotations of each task, with their defaults
+//	payload    whether what a task carries survives encoding/json
+//	render     the generated file of each package
+//	output     all files of the run, or none
+//
+// Each stage but the last adds what is wrong to a diag.List and goes on, so that
+// one run says everything.
+package gen
+
+import (
+	"context"
+	"fmt"
+	"go/token"
+	"path/filepath"
+	"slices"
+
+	"github.com/pawlgo/pawl/internal/gen/diag"
+	"github.com/pawlgo/pawl/internal/gen/load"
+	"github.com/pawlgo/pawl/internal/gen/output"
+	"golang.org/x/tools/go/packages"
+)
+
+// Run generates for the packages that patterns name, seen from dir, an absolute
+// path. It returns the errors in their source, one "file:line:col: message"
+// each; where there are any, nothing was written. Its own error is for trouble
+// that has no place in the source.
+func Run(ctx context.Context, dir string, patterns []string) ([]string, error) {
+	pkgs, err := load.Load(ctx, dir, patterns)
+	if err != nil {
+		return nil, err
+	}
+	diags := diag.New(dir)
+	generated := map[string]map[string]bool{} // by package path
+	units := map[*packages.Package]*unit{}
+	for _, pkg := range pkgs.Sources {
+		u := newUnit(pkgs, pkg, diags)
+		if !slices.Contains(pkgs.Roots, pkg) {
+			u.diags = diag.New(dir) // only its names matter
+		}
+		u.find()
+		units[pkg] = u
+		generated[pkg.PkgPath] = u.declared()
+	}
+	concerns := func(pos token.Pos) bool {
+		for _, root := range pkgs.Roots {
+			if units[root].concerns(pos) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, root := range pkgs.Roots {
+		units[root].check()
+	}
+	err = pkgs.Report(dir, diags, load.Filter{
+		Generated: func(path, name string) bool { return generated[path][name] },
+		Concerns:  concerns,
+	})
+	for _, root := range pkgs.Roots {
+		units[root].reportInvalid()
+	}
+	if err != nil || !diags.Empty() {
+		return diags.Lines(), err
+	}
+
+	var files []output.File
+	for _, root := range pkgs.Roots {
+		content, err := units[root].render()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, output.File{Path: filepath.Join(root.Dir, load.OutputName), Content: content})
+	}
+	if !diags.Empty() {
+		return diags.Lines(), nil
+	}
+	if err := output.Apply(ctx, files); err != nil {
+		return nil, fmt.Errorf("write the generated code: %w", err)
+	}
+	return nil, nil
+}

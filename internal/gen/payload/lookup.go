@@ -1,0 +1,75 @@
+package payload
+
+import (
+	"fmt"
+	"go/types"
+	"reflect"
+
+	"github.com/pawlgo/pawl/internal/gen/render"
+	"github.com/pawlgo/pawl/internal/gen/suggest"
+)
+
+// Field finds the field of the payload args that a directive names. The message
+// says why there is none, and is empty where there is one.
+func Field(args types.Type, name string) (t types.Type, message string) {
+	s, ok := args.Underlying().(*types.Struct)
+	if !ok {
+		return nil, fmt.Sprintf("%s is no struct and has no field %s", typeName(args), name)
+	}
+	obj, index, indirect := types.LookupFieldOrMethod(args, true, nil, name)
+	field, ok := obj.(*types.Var)
+	switch {
+	case index != nil && obj == nil:
+		return nil, fmt.Sprintf("%s has more than one field %s", typeName(args), name)
+	case !ok || !field.Exported():
+		names := exportedFields(s)
+		return nil, fmt.Sprintf("%s has no exported field %s%s", typeName(args), name, suggest.DidYouMean(name, names))
+	case indirect:
+		return nil, fmt.Sprintf("%s of %s is reached through an embedded pointer, which may be nil: embed the struct by value", name, typeName(args))
+	}
+	for step, i := range index {
+		if reflect.StructTag(s.Tag(i)).Get("json") == "-" {
+			return nil, fmt.Sprintf("%s is left out of the payload by json:\"-\"", name)
+		}
+		if step < len(index)-1 {
+			s = s.Field(i).Type().Underlying().(*types.Struct)
+		}
+	}
+	return field.Type(), ""
+}
+
+func exportedFields(s *types.Struct) []string {
+	var names []string
+	for f := range s.Fields() {
+		if f.Exported() {
+			names = append(names, f.Name())
+		}
+	}
+	return names
+}
+
+// Organization says how a value of type t becomes the name of a tenant.
+func Organization(t types.Type) (render.Conversion, bool) {
+	ptr := types.NewPointer(t)
+	b, basic := t.Underlying().(*types.Basic)
+	_, named := types.Unalias(t).(*types.Named)
+	switch t.Underlying().(type) {
+	case *types.Pointer, *types.Interface:
+		return 0, false
+	}
+	switch {
+	case implements(ptr, marshalText):
+		return render.Text, true
+	case basic && b.Info()&types.IsString != 0 && named:
+		return render.String, true
+	case basic && b.Info()&types.IsString != 0:
+		return render.Plain, true
+	case implements(ptr, stringMethod):
+		return render.Format, true
+	case basic && b.Info()&types.IsUnsigned != 0:
+		return render.Uint, true
+	case basic && b.Info()&types.IsInteger != 0:
+		return render.Int, true
+	}
+	return 0, false
+}

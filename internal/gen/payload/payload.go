@@ -1,0 +1,261 @@
+// Package payload checks that what a task carries survives the way through
+// encoding/json and back. A value that would be lost in silence is refused as
+// strictly as one that cannot be encoded.
+package payload
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// Checker checks the payloads of one package.
+type Checker struct {
+	// Source reports whether the position is in a file that was read from source,
+	// so that an error there is one the user can go to.
+	Source func(token.Pos) bool
+	// Errorf reports an error.
+	Errorf func(pos token.Pos, format string, args ...any)
+	// Invalid is called with the position of something whose type is unknown,
+	// which is reported by the type checker in most cases.
+	Invalid func(pos token.Pos, path string)
+
+	reached typeutil.Map // named types that were seen, in any payload
+}
+
+// Reached reports whether a payload that was checked contains the named type
+// that obj declares.
+func (c *Checker) Reached(obj types.Object) bool {
+	return obj != nil && c.reached.At(obj.Type()) != nil
+}
+
+// Check checks the payload args of a task, as spelled at pos.
+func (c *Checker) Check(args types.Type, pos token.Pos) {
+	c.spelling(args, pos, true)
+	w := walker{Checker: c}
+	w.walk(args, place{path: typeName(args), pos: pos, addressable: true})
+}
+
+// spelling checks that generated code, which is exported, can name t.
+func (c *Checker) spelling(t types.Type, pos token.Pos, outermost bool) {
+	name := func(obj *types.TypeName, args *types.TypeList) {
+		switch {
+		case obj.Pkg() == nil && outermost:
+			c.Errorf(pos, "%s cannot be a payload: declare a type of its own for it", obj.Name())
+		case obj.Pkg() != nil && !obj.Exported():
+			c.Errorf(pos, "the payload %s is not exported: the enqueue function of the task is, and its callers have to name it", obj.Name())
+		}
+		for arg := range args.Types() {
+			c.spelling(arg, pos, false)
+		}
+	}
+	switch t := t.(type) {
+	case *types.Alias:
+		name(t.Obj(), t.TypeArgs())
+		return
+	case *types.Named:
+		name(t.Obj(), t.TypeArgs())
+		return
+	}
+	if outermost {
+		c.Errorf(pos, "%s cannot be a payload: declare an exported struct type for it", types.TypeString(t, shortQualifier))
+		return
+	}
+	switch t := t.(type) {
+	case *types.Basic:
+	case *types.Pointer:
+		c.spelling(t.Elem(), pos, false)
+	case *types.Slice:
+		c.spelling(t.Elem(), pos, false)
+	case *types.Array:
+		c.spelling(t.Elem(), pos, false)
+	case *types.Map:
+		c.spelling(t.Key(), pos, false)
+		c.spelling(t.Elem(), pos, false)
+	default:
+		c.Errorf(pos, "%s cannot be a type argument of a payload: declare an exported type for it", types.TypeString(t, shortQualifier))
+	}
+}
+
+// place is where a type stands in a payload.
+type place struct {
+	path string
+	pos  token.Pos // the innermost that is in the user's source
+	// addressable says whether encoding/json can take the value's address, and so
+	// finds marshalers with pointer receivers.
+	addressable bool
+}
+
+func (p place) in(suffix string) place { p.path += suffix; return p }
+
+func (p place) addressed(a bool) place { p.addressable = a; return p }
+
+// walker goes through one payload.
+type walker struct {
+	*Checker
+	seen [2]typeutil.Map // by addressable: types that were checked, so that recursion ends
+}
+
+func (w *walker) errorf(p place, format string, args ...any) {
+	w.Errorf(p.pos, "%s: %s", p.path, fmt.Sprintf(format, args...))
+}
+
+func (w *walker) walk(t types.Type, p place) {
+	t = types.Unalias(t)
+	if named, ok := t.(*types.Named); ok {
+		seen := &w.seen[0]
+		if p.addressable {
+			seen = &w.seen[1]
+		}
+		if seen.At(t) != nil {
+			return
+		}
+		seen.Set(t, true)
+		w.reached.Set(t, true)
+		w.reached.Set(named.Origin(), true)
+	}
+	if _, ok := t.Underlying().(*types.Interface); !ok && w.opaque(t, p) {
+		return
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Basic:
+		w.basic(u, p)
+	case *types.Pointer:
+		w.walk(u.Elem(), p.addressed(true))
+	case *types.Slice:
+		w.walk(u.Elem(), p.in("[]").addressed(true))
+	case *types.Array:
+		w.walk(u.Elem(), p.in("[]"))
+	case *types.Map:
+		w.key(u.Key(), p.in(" (a map key)"))
+		w.walk(u.Elem(), p.in("[]").addressed(false))
+	case *types.Interface:
+		if u.Empty() {
+			w.errorf(p, "any loses what it held, such as the digits of large integers: use a type, or json.RawMessage for JSON that is somebody else's")
+		} else {
+			w.errorf(p, "the interface %s cannot be decoded: use a concrete type", typeName(t))
+		}
+	case *types.Chan:
+		w.errorf(p, "a channel cannot be encoded")
+	case *types.Signature:
+		w.errorf(p, "a function cannot be encoded")
+	case *types.Struct:
+		w.structure(t, u, p)
+	}
+}
+
+func (w *walker) basic(b *types.Basic, p place) {
+	switch {
+	case b.Kind() == types.Invalid:
+		w.Invalid(p.pos, p.path)
+	case b.Kind() == types.UnsafePointer:
+		w.errorf(p, "unsafe.Pointer cannot be encoded")
+	case b.Info()&types.IsComplex != 0:
+		w.errorf(p, "a complex number cannot be encoded: use two floats")
+	}
+}
+
+// key checks the type of a map's keys.
+func (w *walker) key(t types.Type, p place) {
+	t = types.Unalias(t)
+	b, basic := t.Underlying().(*types.Basic)
+	plain := basic && b.Info()&(types.IsString|types.IsInteger) != 0
+	_, isInterface := t.Underlying().(*types.Interface)
+	marshals, unmarshals := implements(t, marshalText), implements(types.NewPointer(t), unmarshalText)
+	switch {
+	case basic && b.Kind() == types.Invalid:
+		w.Invalid(p.pos, p.path)
+	case isInterface, !plain && !marshals:
+		w.errorf(p, "%s cannot be the key of a JSON object: use a string, an integer, or a type with MarshalText and UnmarshalText", typeName(t))
+	case marshals && !unmarshals:
+		w.errorf(p, "%s has MarshalText but no UnmarshalText, so that it cannot be decoded", typeName(t))
+	}
+}
+
+// opaque reports whether t encodes itself, so that its structure is of no
+// concern, and checks that it also decodes itself.
+func (w *walker) opaque(t types.Type, p place) bool {
+	ptr := types.NewPointer(t)
+	if _, ok := t.Underlying().(*types.Pointer); ok {
+		ptr = nil
+	}
+	has := func(i method) bool { return implements(t, i) || ptr != nil && implements(ptr, i) }
+	if s, ok := t.Underlying().(*types.Struct); ok {
+		for _, m := range []method{marshalJSON, marshalText, unmarshalJSON, unmarshalText} {
+			if field := promotedFrom(t, s, m); field != nil && has(m) {
+				w.errorf(p.at(w.Checker, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
+					typeName(field.Type()), m.name)
+				return true
+			}
+		}
+	}
+	json, text := has(marshalJSON), has(marshalText)
+	if !json && !text {
+		return false
+	}
+	name := marshalText.name
+	if json {
+		name = marshalJSON.name
+	}
+	if !has(unmarshalJSON) && !has(unmarshalText) {
+		w.errorf(p, "%s has %s but neither UnmarshalJSON nor UnmarshalText, so that it cannot be decoded", typeName(t), name)
+	} else if !p.addressable && !implements(t, marshalJSON) && !implements(t, marshalText) {
+		w.errorf(p, "the %s of %s has a pointer receiver, which encoding/json does not call in a map: use a map of pointers", name, typeName(t))
+	}
+	return true
+}
+
+// at moves to a field where that is in the user's source.
+func (p place) at(c *Checker, field *types.Var) place {
+	p.path += "." + field.Name()
+	if c.Source(field.Pos()) {
+		p.pos = field.Pos()
+	}
+	return p
+}
+
+func typeName(t types.Type) string { return types.TypeString(t, shortQualifier) }
+
+// shortQualifier names packages the way code does.
+func shortQualifier(pkg *types.Package) string { return pkg.Name() }
+
+// Declarations returns the type declarations of file whose types obj reports to
+// be of concern.
+func Declarations(file *ast.File, info *types.Info, concern func(types.Object) bool) []*ast.TypeSpec {
+	var specs []*ast.TypeSpec
+	for _, decl := range file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.TYPE {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			spec := spec.(*ast.TypeSpec)
+			if concern(info.Defs[spec.Name]) {
+				specs = append(specs, spec)
+			}
+		}
+	}
+	return specs
+}
+
+// quotable reports whether ",string" means something for t: on numbers and
+// booleans. On a string it quotes twice.
+func quotable(t types.Type) bool {
+	if ptr, ok := types.Unalias(t).(*types.Pointer); ok {
+		t = ptr.Elem()
+	}
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Info()&(types.IsInteger|types.IsFloat|types.IsBoolean) != 0
+}
+
+func join(path []*types.Var) string {
+	var names []string
+	for _, f := range path {
+		names = append(names, f.Name())
+	}
+	return strings.Join(names, ".")
+}

@@ -1,0 +1,90 @@
+package render
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dave/jennifer/jen"
+)
+
+// policyDoc restates what the directives say, as the list of a doc comment,
+// because go doc does not show directives.
+func policyDoc(t *Task) []string {
+	p := t.Policy
+	lines := []string{fmt.Sprintf("kind %s, queue %s, priority %s", p.Kind, p.Queue, p.Priority)}
+	if p.Attempts == 1 {
+		lines = append(lines, "one attempt, no retry")
+	} else {
+		delay := fmt.Sprintf("%s apart", short(p.Base))
+		if p.Max > p.Base {
+			delay += fmt.Sprintf(" at first, then twice as long each time up to %s", short(p.Max))
+		}
+		if p.Jitter > 0 {
+			delay += ", give or take " + strconv.FormatFloat(p.Jitter*100, 'g', 4, 64) + "%"
+		}
+		lines = append(lines, fmt.Sprintf("%d attempts in all, %s", p.Attempts, delay))
+		if p.Unknown < p.Attempts {
+			lines = append(lines, fmt.Sprintf("a failure that nobody classified is a dead letter from attempt %d on", p.Unknown))
+		}
+	}
+	lines = append(lines, fmt.Sprintf("%s for each attempt", short(p.Timeout)))
+	if len(p.Fields) > 0 {
+		var fields []string
+		for _, f := range p.Fields {
+			fields = append(fields, f.Name)
+		}
+		lines = append(lines, fmt.Sprintf("idempotent by %s, while unfinished and for at least %s", strings.Join(fields, ", "), short(p.Keep)))
+	}
+	if p.Organization != nil {
+		lines = append(lines, "the organization is "+p.Organization.Name)
+	}
+	return lines
+}
+
+// comment writes a doc comment: a text, and under it a list.
+func comment(text string, list ...string) jen.Code {
+	lines := wrap(text, 77)
+	if len(list) > 0 {
+		lines = append(lines, "")
+	}
+	for _, item := range list {
+		for i, line := range wrap(item, 73) {
+			if i == 0 {
+				lines = append(lines, "  - "+line)
+			} else {
+				lines = append(lines, "    "+line)
+			}
+		}
+	}
+	for i, line := range lines {
+		lines[i] = strings.TrimRight("// "+line, " ")
+	}
+	return jen.Comment(strings.Join(lines, "\n"))
+}
+
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return append(lines, line)
+}
+
+// short writes a duration without its zero parts: 10m, not 10m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}

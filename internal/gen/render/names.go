@@ -1,0 +1,74 @@
+package render
+
+import (
+	"fmt"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Name is a package-level name of the generated file.
+type Name struct {
+	Name string
+	Of   string    // what it is for: a task or a queue
+	Pos  token.Pos // where that is declared; none for the names of a whole package
+}
+
+// Names lists every package-level name that the generated file declares for
+// tasks, which are sorted by name.
+func Names(tasks []*Task) []Name {
+	if len(tasks) == 0 {
+		return nil
+	}
+	names := []Name{
+		{"Handlers", "all queues", token.NoPos},
+		{"Tables", "all queues", token.NoPos},
+	}
+	for _, t := range tasks {
+		of := "the task " + t.Name
+		for _, format := range []string{"Kind%s", "kind%s", "Enqueue%s", "EnqueueMany%s", "decode%s"} {
+			names = append(names, Name{fmt.Sprintf(format, t.Name), of, t.NamePos})
+		}
+	}
+	for _, q := range queues(tasks) {
+		of := "the queue " + q.name
+		for _, format := range []string{"Queue%s", "%sHandlers", "%sTable"} {
+			names = append(names, Name{fmt.Sprintf(format, q.goName()), of, q.tasks[0].Policy.QueuePos})
+		}
+	}
+	return names
+}
+
+// queue is one queue with its tasks in the order of their names.
+type queue struct {
+	name  string
+	tasks []*Task
+}
+
+// queues groups tasks by queue, sorted by name. A task whose queue is missing
+// has none.
+func queues(tasks []*Task) []queue {
+	byName := map[string][]*Task{}
+	for _, t := range tasks {
+		if t.Policy.Queue != "" {
+			byName[t.Policy.Queue] = append(byName[t.Policy.Queue], t)
+		}
+	}
+	var all []queue
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, queue{name, byName[name]})
+	}
+	return all
+}
+
+// goName writes a wire name in the Go way: fleet_reports becomes FleetReports.
+func (q queue) goName() string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(q.name, "_") {
+		if part != "" {
+			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,188 @@
+package gen
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+
+	"github.com/pawlgo/pawl/internal/gen/declare"
+	"github.com/pawlgo/pawl/internal/gen/diag"
+	"github.com/pawlgo/pawl/internal/gen/directive"
+	"github.com/pawlgo/pawl/internal/gen/load"
+	"github.com/pawlgo/pawl/internal/gen/payload"
+	"github.com/pawlgo/pawl/internal/gen/render"
+	"golang.org/x/tools/go/packages"
+)
+
+// unit is one package on its way through the stages.
+type unit struct {
+	pkgs    *load.Packages
+	pkg     *packages.Package
+	diags   *diag.List
+	decls   []*declare.Task
+	tasks   []*render.Task // beside decls
+	checker *payload.Checker
+	unknown []unknownType
+}
+
+// unknownType is a place in a payload whose type did not type-check.
+type unknownType struct {
+	pos  token.Pos
+	path string
+}
+
+func newUnit(pkgs *load.Packages, pkg *packages.Package, diags *diag.List) *unit {
+	u := &unit{pkgs: pkgs, pkg: pkg, diags: diags}
+	sources := map[*token.File]bool{}
+	for _, p := range pkgs.Sources {
+		for _, file := range p.Syntax {
+			sources[pkgs.Fset.File(file.FileStart)] = true
+		}
+	}
+	u.checker = &payload.Checker{
+		Source:  func(pos token.Pos) bool { return sources[pkgs.Fset.File(pos)] },
+		Errorf:  u.errorf,
+		Invalid: func(pos token.Pos, path string) { u.unknown = append(u.unknown, unknownType{pos, path}) },
+	}
+	return u
+}
+
+func (u *unit) errorf(pos token.Pos, format string, args ...any) {
+	u.diags.Addf(u.pkgs.Fset.Position(pos), format, args...)
+}
+
+func (u *unit) at(pos token.Pos) string { return u.diags.At(u.pkgs.Fset.Position(pos)) }
+
+// find finds the tasks and reads their directives.
+func (u *unit) find() {
+	u.decls = declare.Find(u.pkgs, u.pkg, u.diags)
+	for _, d := range u.decls {
+		u.tasks = append(u.tasks, &render.Task{
+			Name: d.Name, NamePos: d.NamePos, Args: d.Args,
+			Policy: directive.Read(d.Doc, d.Name, d.NamePos, u.errorf, u.at),
+		})
+	}
+}
+
+// declared returns the names that the generated file declares.
+func (u *unit) declared() map[string]bool {
+	names := map[string]bool{}
+	for _, n := range render.Names(u.tasks) {
+		names[n.Name] = true
+	}
+	return names
+}
+
+// check checks the payloads, the fields that directives name, and the names.
+func (u *unit) check() {
+	for i, t := range u.tasks {
+		pos := u.decls[i].ArgsPos
+		if t.Args == nil {
+			u.unknown = append(u.unknown, unknownType{pos, "the payload of " + t.Name})
+			continue
+		}
+		u.checker.Check(t.Args, pos)
+		for _, f := range t.Policy.Fields {
+			if _, message := payload.Field(t.Args, f.Name); message != "" {
+				u.errorf(f.Pos, "%s", message)
+			}
+		}
+		u.organization(t)
+	}
+	u.checkNames()
+	u.checkOldOutput()
+}
+
+func (u *unit) organization(t *render.Task) {
+	f := t.Policy.Organization
+	if f == nil {
+		return
+	}
+	typ, message := payload.Field(t.Args, f.Name)
+	if message != "" {
+		u.errorf(f.Pos, "%s", message)
+		return
+	}
+	var ok bool
+	if t.Organization, ok = payload.Organization(typ); !ok {
+		u.errorf(f.Pos, "%s is of the type %s, which names no organization: use a string, an integer, a uuid.UUID, or a type with MarshalText or String",
+			f.Name, types.TypeString(typ, (*types.Package).Name))
+	}
+}
+
+// concerns reports whether a task or a payload of u depends on the declaration
+// at pos.
+func (u *unit) concerns(pos token.Pos) bool {
+	for _, d := range u.decls {
+		if d.Spec.Pos() <= pos && pos < d.Spec.End() {
+			return true
+		}
+	}
+	for _, pkg := range u.pkgs.Sources {
+		for _, file := range pkg.Syntax {
+			if pos < file.FileStart || file.FileEnd < pos {
+				continue
+			}
+			for _, decl := range file.Decls {
+				if gen, ok := decl.(*ast.GenDecl); ok && gen.Tok == token.TYPE {
+					for _, spec := range gen.Specs {
+						spec := spec.(*ast.TypeSpec)
+						if spec.Pos() <= pos && pos < spec.End() {
+							return u.checker.Reached(pkg.TypesInfo.Defs[spec.Name])
+						}
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// reportInvalid adds an error for what has no type in a payload, where the type
+// checker's own has not been reported: such a name is one that taskgen generates.
+func (u *unit) reportInvalid() {
+	if load.HasSyntaxErrors(u.pkg) {
+		return
+	}
+	for _, unknown := range u.unknown {
+		if !u.diags.HasLine(u.pkgs.Fset.Position(unknown.pos)) {
+			u.errorf(unknown.pos, "%s: its type is unknown before taskgen has run: a payload cannot use what taskgen generates", unknown.path)
+		}
+	}
+}
+
+// checkOldOutput adds an error where a file of the user's is in the place of the
+// output, or an old output in the place of one of the user's.
+func (u *unit) checkOldOutput() {
+	path := filepath.Join(u.pkg.Dir, load.OutputName)
+	if src, err := os.ReadFile(path); err == nil {
+		foreign, imports := load.Foreign(src, render.Marker, declare.TaskPath)
+		if foreign && (imports || len(u.tasks) > 0) {
+			u.diags.Addf(token.Position{Filename: path, Line: 1, Column: 1},
+				"taskgen writes this file, but what is in it was written by hand: move it to a file of another name")
+		}
+	}
+	for _, file := range u.pkg.Syntax {
+		if first := file.Comments; len(first) > 0 && first[0].Pos() == file.FileStart && first[0].List[0].Text == render.Marker {
+			u.errorf(file.FileStart, "this is output of taskgen in a file of another name than %s: remove it", load.OutputName)
+		}
+	}
+}
+
+// render returns the generated file, or nil where there is nothing to generate.
+func (u *unit) render() ([]byte, error) {
+	if len(u.tasks) == 0 {
+		return nil, nil
+	}
+	own := u.ownNames()
+	content, err := render.File(&render.Package{
+		Path: u.pkg.PkgPath, Name: u.pkg.Name, Tasks: u.tasks,
+		Taken: func(name string) bool { _, taken := own[name]; return taken },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return content, u.checkPredeclared(content, own)
+}
