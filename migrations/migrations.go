@@ -51,8 +51,8 @@ var (
 // Options say where the schema is.
 type Options struct {
 	// Schema is the name of the schema, without quotes; "pawl" where empty. Any
-	// name that PostgreSQL takes will do, up to 63 bytes, apart from "public"
-	// and those that begin with "pg_".
+	// name that PostgreSQL takes will do, up to 63 bytes, apart from "public",
+	// "information_schema", those that begin with "pg_" and those with braces.
 	Schema string
 }
 
@@ -178,13 +178,18 @@ func SQL(from int, opts Options) (string, error) {
 // what was committed before it began.
 func prelude(schema string) string {
 	return fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d);
-CREATE SCHEMA IF NOT EXISTS %s;
+DO %[3]s BEGIN
+	-- IF NOT EXISTS would want the right to create schemas even then.
+	IF to_regnamespace(%[4]s) IS NULL THEN
+		CREATE SCHEMA %[2]s;
+	END IF;
+END %[3]s;
 CREATE TABLE IF NOT EXISTS %[2]s.migrations (
 	version    integer     PRIMARY KEY,
 	name       text        NOT NULL,
 	applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-`, lockKey("migrate", schema), ident(schema))
+`, lockKey("migrate", schema), ident(schema), dollar(schema), literal(ident(schema)))
 }
 
 func (m migration) render(schema string) string {
@@ -193,6 +198,7 @@ func (m migration) render(schema string) string {
 		"{channel}", "'"+store.Channel(schema)+"'",
 		"{lock_day}", strconv.FormatInt(lockKey("day", schema), 10),
 		"{pinned}", pinned,
+		"$$", dollar(schema),
 	).Replace(m.text) +
 		fmt.Sprintf("INSERT INTO %s.migrations (version, name) VALUES (%d, '%s');\n", ident(schema), m.number, m.name)
 }
@@ -222,6 +228,22 @@ func (o Options) schema() (string, error) {
 		return "", fmt.Errorf("schema %q: %w: braces are not supported", name, ErrSchemaName)
 	}
 	return name, nil
+}
+
+// dollar is the quote around function bodies: one that the schema's name,
+// which stands in some of them, does not contain.
+func dollar(schema string) string {
+	tag := "$$"
+	for n := 0; strings.Contains(schema, tag); n++ {
+		tag = fmt.Sprintf("$b%d$", n)
+	}
+	return tag
+}
+
+// literal quotes text as a string constant, whatever the session takes
+// backslashes for.
+func literal(text string) string {
+	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
 }
 
 func ident(schema string) string { return pgx.Identifier{schema}.Sanitize() }
