@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -52,7 +54,40 @@ func parseID(s string) (uint32, error) {
 // caller's working directory, which the account may not be allowed to see.
 func (a account) apply(cmd *exec.Cmd) {
 	cmd.Dir = "/"
+	cmd.Env = a.environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: a.credential}
+}
+
+// sharedVariables are what programs of another account get to see of the
+// caller's environment: how to find files, and none of its secrets.
+var sharedVariables = []string{
+	"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "TZDIR",
+}
+
+// environ returns the environment of the programs of PostgreSQL. Variables such
+// as PGDATA and PGOPTIONS are left out: they belong to the user's other servers.
+func (a account) environ() []string {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		if a.credential != nil {
+			return !slices.Contains(sharedVariables, name)
+		}
+		return strings.HasPrefix(name, "PG") || strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "LANG")
+	})
+	return append(env, "LC_ALL=C")
+}
+
+// kill sends a signal to a process of the account. It does so as the account,
+// which can write to the file that the process id was read from, and must not be
+// able to name any process of root.
+func (a account) kill(ctx context.Context, pid int, sig string) error {
+	cmd := exec.CommandContext(ctx, shell, "-c", `kill -s "$1" "$2"`, "sh", sig, strconv.Itoa(pid))
+	a.apply(cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil && syscall.Kill(pid, 0) == nil {
+		return fmt.Errorf("send %s to the server: %w: %s", sig, err, oneLine(string(out)))
+	}
+	return nil
 }
 
 // give makes the account the owner of a file.

@@ -166,9 +166,6 @@ func findBinaries(ctx context.Context, opts Options, acct account) (binaries, er
 	if len(dirs) == 0 {
 		none.Reasons = append(none.Reasons, errors.New("no server binaries in PATH or the usual places"))
 	}
-	if opts.noDownload {
-		return binaries{}, &none
-	}
 	b, err := download(ctx, opts, acct)
 	if err != nil {
 		if ctx.Err() != nil {

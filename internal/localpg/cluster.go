@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -58,13 +57,6 @@ func (c *cluster) tool(ctx context.Context, log, lock *os.File, argv ...string) 
 	c.account.apply(cmd)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{lock}
-	// Variables such as PGDATA and PGOPTIONS belong to the user's other servers.
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "PG") && !strings.HasPrefix(kv, "LC_") && !strings.HasPrefix(kv, "LANG") {
-			cmd.Env = append(cmd.Env, kv)
-		}
-	}
-	cmd.Env = append(cmd.Env, "LC_ALL=C")
 	return cmd
 }
 
@@ -229,24 +221,24 @@ func (c *cluster) logTail() string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// signal sends a signal to the server and waits until none of its processes is
+// signal sends a signal, INT for example, to the server and waits until none of its processes is
 // left. It does nothing when the server does not run.
-func (c *cluster) signal(ctx context.Context, sig syscall.Signal) error {
+func (c *cluster) signal(ctx context.Context, sig string) error {
 	for sent := false; ; {
 		running, err := locked(c.file(runLockName))
 		if err != nil || !running {
 			return err
 		}
 		if !sent {
-			// The lock is held, so the number in the file is the server's own.
+			// Without the file the server is about to end by itself.
 			pid, err := c.pid()
-			if err != nil {
+			if err == nil {
+				sent = true
+				err = c.account.kill(ctx, pid, sig)
+			}
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			if err := syscall.Kill(pid, sig); err != nil && err != syscall.ESRCH {
-				return fmt.Errorf("send %v to the server: %w", sig, err)
-			}
-			sent = true
 		}
 		if err := pause(ctx, pollInterval); err != nil {
 			return fmt.Errorf("wait for the end of the server: %w", err)
@@ -274,7 +266,7 @@ func (c *cluster) gone(ctx context.Context) error {
 			return nil
 		}
 		guarded, err := locked(c.file(guardLockName))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err != nil {
 			return err
 		}
 		if !guarded {

@@ -157,7 +157,7 @@ func TestADeadSharedServerIsNotJoined(t *testing.T) {
 	dead, err := Shared(t.Context(), opts)
 	require.NoError(t, err)
 	defer dead.Close()
-	require.NoError(t, dead.own.signal(t.Context(), syscall.SIGKILL))
+	require.NoError(t, dead.own.signal(t.Context(), "KILL"))
 	s, err := Shared(t.Context(), opts)
 	require.NoError(t, err)
 	defer s.Close()

@@ -51,7 +51,8 @@ func openHome(ctx context.Context, opts Options, acct account) (home, error) {
 		}
 		reasons = append(reasons, err)
 	}
-	return home{}, fmt.Errorf("no place for the files of a server: %w", errors.Join(reasons...))
+	return home{}, fmt.Errorf("no place for the files of a server, set TMPDIR to a directory for them: %w",
+		errors.Join(reasons...))
 }
 
 func (h home) make(ctx context.Context) error {

@@ -96,7 +96,6 @@ type Options struct {
 	ports      []int    // ports to try first
 	repository string   // where builds are downloaded from, instead of the usual place
 	cache      string   // where builds are kept, instead of the user's cache directory
-	noDownload bool
 }
 
 func (o Options) logger() *slog.Logger {

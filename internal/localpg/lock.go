@@ -19,7 +19,11 @@ const pollInterval = 10 * time.Millisecond
 // how the life of a guard or of a server is known, without trusting a process
 // id.
 func tryLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	return tryOpenLock(path, os.O_CREATE)
+}
+
+func tryOpenLock(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW|flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +50,13 @@ func waitLock(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// locked reports whether somebody has the lock on the file at path.
+// locked reports whether somebody has the lock on the file at path. Nobody has
+// it when there is no such file.
 func locked(path string) (bool, error) {
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+	f, err := tryOpenLock(path, 0)
+	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	f, err := tryLock(path)
 	if err != nil {
 		return false, err
 	}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -184,7 +183,8 @@ func usable(ctx context.Context, dir string) (*Server, error) {
 // shareKey names what processes must agree on to share a server.
 func shareKey(opts Options) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%s\n%v\n", layout, guardScript, opts.linger())
+	// With other binaries in PATH, another version is wanted.
+	fmt.Fprintf(sum, "%s\n%s\n%v\n%q\n", layout, guardScript, opts.linger(), installed(opts))
 	all := opts.settings()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(sum, "%q=%q\n", name, all[name])
@@ -198,11 +198,11 @@ func shareKey(opts Options) string {
 //
 // Stop, Crash and Restart need a server of [Start] that localpg has started
 // itself; they return [ErrNotOwned] for any other.
-func (s *Server) Stop(ctx context.Context) error { return s.signal(ctx, syscall.SIGINT) }
+func (s *Server) Stop(ctx context.Context) error { return s.signal(ctx, "INT") }
 
 // Crash kills the server as a failing machine would, keeping its data. It
 // returns when no process of the server is left.
-func (s *Server) Crash(ctx context.Context) error { return s.signal(ctx, syscall.SIGKILL) }
+func (s *Server) Crash(ctx context.Context) error { return s.signal(ctx, "KILL") }
 
 // Restart stops the server if it runs, and starts it again on the same port, so
 // [Server.URL] stays as it is. It returns when the server accepts connections.
@@ -213,7 +213,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.own.launch(ctx)
 }
 
-func (s *Server) signal(ctx context.Context, sig syscall.Signal) error {
+func (s *Server) signal(ctx context.Context, sig string) error {
 	if s.own == nil || s.shared {
 		return ErrNotOwned
 	}

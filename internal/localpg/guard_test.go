@@ -1,0 +1,122 @@
+//go:build linux || darwin
+
+package localpg
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever has joined has a server that stays, however close to its end they
+// came. The guard is put to the test without a server, again and again at the
+// moment when its last user leaves, a little later in each round.
+func TestJoiningIsNeverTooLate(t *testing.T) {
+	t.Parallel()
+	home := testHome(t)
+	var joined, late int
+	for round := range 100 {
+		dir, err := os.MkdirTemp(home, "guarded-")
+		require.NoError(t, err)
+		last, err := startGuard(dir, 0)
+		require.NoError(t, err)
+		left := make(chan error)
+		go func() { left <- last.release() }()
+		require.NoError(t, pause(t.Context(), time.Duration(round)*10*time.Microsecond))
+		share, ok, err := join(dir)
+		require.NoError(t, err)
+		require.NoError(t, <-left)
+		if !ok {
+			late++
+			waitForRemoval(t, dir)
+			continue
+		}
+		joined++
+		// The name of the FIFO may be away for a moment, but it comes back.
+		require.Eventually(t, func() bool {
+			again, ok, err := join(dir)
+			return err == nil && ok && again.release() == nil
+		}, 5*time.Second, time.Millisecond)
+		require.DirExists(t, dir)
+		require.NoError(t, share.release())
+		waitForRemoval(t, dir)
+	}
+	t.Logf("%d joined, %d came too late", joined, late)
+}
+
+// Somebody who joins while the guard counts down and leaves at once makes it
+// count again.
+func TestAShortVisitKeepsTheServer(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp(testHome(t), "guarded-")
+	require.NoError(t, err)
+	first, err := startGuard(dir, time.Second)
+	require.NoError(t, err)
+	guard := pidOf(t, dir, "PAWL_GUARD")
+	require.NoError(t, first.release())
+	require.Eventually(t, func() bool { return hasChild(t, guard, "sleep 1") }, 5*time.Second, time.Millisecond)
+	visit, ok, err := join(dir)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, visit.release())
+	began := time.Now()
+	waitForRemoval(t, dir)
+	require.Greater(t, time.Since(began), 1500*time.Millisecond)
+}
+
+func TestAbandoned(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp(testHome(t), "guarded-")
+	require.NoError(t, err)
+	check := func(want bool) {
+		t.Helper()
+		got, err := abandoned(dir)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	check(true) // without anything in it
+	share, err := startGuard(dir, 0)
+	require.NoError(t, err)
+	check(false)
+	// The guard dies without having read what a user has written.
+	guard := pidOf(t, dir, "PAWL_GUARD")
+	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+	_, err = share.fifo.WriteString("unread\n")
+	require.NoError(t, err)
+	killAndWait(t, guard)
+	check(false) // while it has a user
+	require.NoError(t, share.release())
+	check(true)
+	_, ok, err := join(dir)
+	require.NoError(t, err)
+	require.False(t, ok, "without a guard a server cannot be joined")
+	require.NoError(t, destroy(t.Context(), dir))
+	require.NoDirExists(t, dir)
+}
+
+func waitForRemoval(t *testing.T, dir string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := os.Lstat(dir)
+		return os.IsNotExist(err)
+	}, goneWithin, time.Millisecond)
+}
+
+// hasChild reports whether a process has a child with this command line.
+func hasChild(t *testing.T, parent int, command string) bool {
+	t.Helper()
+	out, err := exec.Command("ps", "-axww", "-o", "ppid=,args=").Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		if strings.TrimSpace(line) == strconv.Itoa(parent)+" "+command {
+			return true
+		}
+	}
+	return false
+}
