@@ -59,10 +59,11 @@ type Enqueued struct {
 // Enqueue stores a batch through the caller's transaction in one call.
 func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) (Enqueued, error) {
 	n := len(b.Jobs)
-	ids, args, organizations := make([]uuid.UUID, n), make([]string, n), make([]string, n)
+	// As text: a driver mode without prepared statements cannot encode uuids.
+	ids, args, organizations := make([]string, n), make([]string, n), make([]string, n)
 	var keys [][]byte
 	for i, job := range b.Jobs {
-		ids[i], args[i], organizations[i] = job.ID, job.Args, job.OrganizationID
+		ids[i], args[i], organizations[i] = job.ID.String(), job.Args, job.OrganizationID
 		if job.Key != nil {
 			keys = append(keys, job.Key)
 		}
@@ -75,7 +76,7 @@ func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) (Enqueued,
 		duplicates *string
 	)
 	err := q.QueryRow(ctx, `SELECT scheduled, duplicates FROM `+quote(schema)+`.enqueue_jobs($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
-		$7::timestamptz, $8::bigint, $9::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean)`,
+		$7::timestamptz, $8::bigint, $9::text[]::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean)`,
 		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
 		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake).Scan(&answer.Scheduled, &duplicates)
 	if err != nil || duplicates == nil {

@@ -146,9 +146,15 @@ BEGIN
 		CONTINUE WHEN to_regclass(v_leaf) IS NOT NULL;
 		PERFORM pg_advisory_xact_lock({lock_day});
 		CONTINUE WHEN to_regclass(v_leaf) IS NOT NULL;
-		EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL, CONSTRAINT %I CHECK (day = %s))',
-			v_leaf, v_parent, v_leaf || '_day', p_day);
-		EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES IN (%s)', v_parent, v_leaf, p_day);
+		BEGIN
+			EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL, CONSTRAINT %I CHECK (day = %s))',
+				v_leaf, v_parent, v_leaf || '_day', p_day);
+			EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES IN (%s)', v_parent, v_leaf, p_day);
+		EXCEPTION WHEN duplicate_table THEN
+			-- Whoever held the lock made it. to_regclass may still answer from
+			-- this session's cache, which a wait for the lock does not refresh.
+			NULL;
+		END;
 	END LOOP;
 END $$;
 
