@@ -26,13 +26,25 @@ import (
 )
 
 // Run generates for the packages that patterns name, seen from dir, an absolute
-// path. It returns the errors in their source, one "file:line:col: message"
-// each; where there are any, nothing was written. Its own error is for trouble
-// that has no place in the source.
+// path, and writes what has changed. It returns the errors in their source, one
+// "file:line:col: message" each; where there are any, nothing was written. Its
+// own error is for trouble that has no place in the source.
 func Run(ctx context.Context, dir string, patterns []string) ([]string, error) {
+	files, lines, err := Generate(ctx, dir, patterns)
+	if err != nil || len(lines) > 0 {
+		return lines, err
+	}
+	if err := output.Apply(ctx, files); err != nil {
+		return nil, fmt.Errorf("write the generated code: %w", err)
+	}
+	return nil, nil
+}
+
+// Generate is [Run] without the writing: it returns what is to be on disk.
+func Generate(ctx context.Context, dir string, patterns []string) ([]output.File, []string, error) {
 	pkgs, err := load.Load(ctx, dir, patterns)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	diags := diag.New(dir)
 	generated := map[string]map[string]bool{} // by package path
@@ -65,22 +77,19 @@ func Run(ctx context.Context, dir string, patterns []string) ([]string, error) {
 		units[root].reportInvalid()
 	}
 	if err != nil || !diags.Empty() {
-		return diags.Lines(), err
+		return nil, diags.Lines(), err
 	}
 
 	var files []output.File
 	for _, root := range pkgs.Roots {
 		content, err := units[root].render()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		files = append(files, output.File{Path: filepath.Join(root.Dir, load.OutputName), Content: content})
 	}
 	if !diags.Empty() {
-		return diags.Lines(), nil
+		return nil, diags.Lines(), nil
 	}
-	if err := output.Apply(ctx, files); err != nil {
-		return nil, fmt.Errorf("write the generated code: %w", err)
-	}
-	return nil, nil
+	return files, nil, nil
 }

@@ -3,7 +3,6 @@ package gen
 import (
 	"go/ast"
 	"go/token"
-	"go/types"
 	"os"
 	"path/filepath"
 
@@ -42,6 +41,7 @@ func newUnit(pkgs *load.Packages, pkg *packages.Package, diags *diag.List) *unit
 		}
 	}
 	u.checker = &payload.Checker{
+		Package: pkg.Types,
 		Source:  func(pos token.Pos) bool { return sources[pkgs.Fset.File(pos)] },
 		Errorf:  u.errorf,
 		Invalid: func(pos token.Pos, path string) { u.unknown = append(u.unknown, unknownType{pos, path}) },
@@ -85,7 +85,7 @@ func (u *unit) check() {
 		}
 		u.checker.Check(t.Args, pos)
 		for _, f := range t.Policy.Fields {
-			if _, message := payload.Field(t.Args, f.Name); message != "" {
+			if _, message := u.checker.Field(t.Args, f.Name); message != "" {
 				u.errorf(f.Pos, "%s", message)
 			}
 		}
@@ -100,7 +100,7 @@ func (u *unit) organization(t *render.Task) {
 	if f == nil {
 		return
 	}
-	typ, message := payload.Field(t.Args, f.Name)
+	typ, message := u.checker.Field(t.Args, f.Name)
 	if message != "" {
 		u.errorf(f.Pos, "%s", message)
 		return
@@ -108,7 +108,7 @@ func (u *unit) organization(t *render.Task) {
 	var ok bool
 	if t.Organization, ok = payload.Organization(typ); !ok {
 		u.errorf(f.Pos, "%s is of the type %s, which names no organization: use a string, an integer, a uuid.UUID, or a type with MarshalText or String",
-			f.Name, types.TypeString(typ, (*types.Package).Name))
+			f.Name, u.checker.TypeName(typ))
 	}
 }
 
@@ -130,7 +130,8 @@ func (u *unit) concerns(pos token.Pos) bool {
 					for _, spec := range gen.Specs {
 						spec := spec.(*ast.TypeSpec)
 						if spec.Pos() <= pos && pos < spec.End() {
-							return u.checker.Reached(pkg.TypesInfo.Defs[spec.Name])
+							return u.checker.Reached(pkg.TypesInfo.Defs[spec.Name]) ||
+								declare.HasDirective(spec.Doc) || declare.HasDirective(gen.Doc)
 						}
 					}
 				}

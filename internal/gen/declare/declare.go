@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/pawlgo/pawl/internal/gen/diag"
+	"github.com/pawlgo/pawl/internal/gen/directive"
 	"github.com/pawlgo/pawl/internal/gen/load"
 	"golang.org/x/tools/go/packages"
 )
@@ -66,6 +67,16 @@ type finder struct {
 	info  *types.Info
 	diags *diag.List
 	tasks []*Task
+}
+
+// HasDirective reports whether there is one of taskgen's in doc.
+func HasDirective(doc *ast.CommentGroup) bool {
+	return doc != nil && slices.ContainsFunc(doc.List, isDirective)
+}
+
+func isDirective(c *ast.Comment) bool {
+	d, ok := ast.ParseDirective(c.Slash, c.Text)
+	return ok && d.Tool == directive.Tool
 }
 
 func (f *finder) errorf(pos token.Pos, format string, args ...any) {
@@ -130,8 +141,10 @@ func (f *finder) typeSpec(gen *ast.GenDecl, spec *ast.TypeSpec) {
 func (f *finder) notStruct(t *Task) {
 	if f.isTask(t.Spec.Type) {
 		f.errorf(t.Spec.Type.Pos(), "%s is no struct: declare a task as type %s struct{ %s }", t.Name, t.Name, types.ExprString(t.Spec.Type))
-		t.Args, t.ArgsPos = f.payload(t.Spec.Type)
-		f.tasks = append(f.tasks, t)
+		if HasDirective(t.Doc) {
+			t.Args, t.ArgsPos = f.payload(t.Spec.Type)
+			f.tasks = append(f.tasks, t)
+		}
 		return
 	}
 	// A new type made of a task has its structure, and looks like one.
@@ -144,8 +157,6 @@ func (f *finder) notStruct(t *Task) {
 	}
 	if u, ok := structure.Underlying().(*types.Struct); ok && u.NumFields() == 1 && u.Field(0).Embedded() && isTaskType(u.Field(0).Type()) {
 		f.errorf(t.Spec.Type.Pos(), "%s is made of another task: embed task.Task in it", t.Name)
-		t.Args, t.ArgsPos = typeArg(u.Field(0).Type()), t.Spec.Type.Pos()
-		f.tasks = append(f.tasks, t)
 	}
 }
 

@@ -67,15 +67,17 @@ func (f *finder) place(file *ast.File, group *ast.CommentGroup) string {
 	return "write it into the comment right above a struct that embeds task.Task"
 }
 
+var what = map[token.Token]string{token.IMPORT: "an import", token.CONST: "a constant", token.VAR: "a variable"}
+
 func (f *finder) placeInDecl(decl *ast.GenDecl, group *ast.CommentGroup) string {
 	if decl.Doc == group {
 		switch {
 		case decl.Lparen.IsValid():
-			return fmt.Sprintf("it is in the comment of a %s group; write it above the type's own line", decl.Tok)
+			return fmt.Sprintf("it is in the comment of a %s (...) group; write it above the type's own line", decl.Tok)
 		case decl.Tok == token.TYPE:
 			return fmt.Sprintf("%s does not embed task.Task", decl.Specs[0].(*ast.TypeSpec).Name.Name)
 		}
-		return fmt.Sprintf("it is in the comment of a %s declaration", decl.Tok)
+		return "it is in the comment of " + what[decl.Tok]
 	}
 	for _, spec := range decl.Specs {
 		switch spec := spec.(type) {
@@ -85,7 +87,7 @@ func (f *finder) placeInDecl(decl *ast.GenDecl, group *ast.CommentGroup) string 
 			}
 		case *ast.ValueSpec:
 			if spec.Doc == group {
-				return fmt.Sprintf("it is in the comment of a %s declaration", decl.Tok)
+				return "it is in the comment of " + what[decl.Tok]
 			}
 		}
 		if f.line(spec.Pos()) <= f.line(group.Pos()) && f.line(group.Pos()) <= f.line(spec.End()) {
@@ -109,7 +111,7 @@ func (f *finder) nothingBetween(file *ast.File, from, to token.Pos) bool {
 // package's directory that taskgen does not generate from.
 func (f *finder) outside() {
 	for _, file := range f.pkgs.Outside(f.pkg) {
-		for _, spec := range localTasks(file.File, file) {
+		for _, spec := range localTasks(file.File, file.File) {
 			f.errorf(spec.Name.Pos(), "%s is declared in %s: declare a task in a file that every build of the package has", spec.Name.Name, file.Where)
 		}
 		for _, group := range file.Comments {

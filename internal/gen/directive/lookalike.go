@@ -1,6 +1,7 @@
 package directive
 
 import (
+	"cmp"
 	"go/ast"
 	"go/token"
 	"regexp"
@@ -58,18 +59,20 @@ func resembles(text string) string {
 	all := names()
 	exact := slices.Contains(all, name)
 	near := suggest.Near(name, all)
-	blanks := strings.ContainsAny(marker+separator, " \t")
+	blankBefore := strings.ContainsAny(marker, " \t")
+	misspelled := tool != Tool && (tool == "pawl" || suggest.Distance(tool, Tool) <= 2)
+	sign := strings.TrimSpace(separator)
+	tight := sign == separator // no blanks around the colon
 	switch {
-	case strings.TrimSpace(separator) == "": // "task queue": only where no blank makes it prose
-		if marker == "" && tool == Tool && exact {
+	case tool == Tool && sign == "": // "task queue": only where no blank makes it prose
+		if exact && !blankBefore {
 			return name
 		}
 	case tool == Tool && exact:
 		return name
-	case blanks || strings.TrimSpace(separator) != ":" && strings.TrimSpace(separator) != "=":
-	case tool == Tool && near != "":
-		return near
-	case near != "" && (tool == "pawl" || suggest.Distance(tool, Tool) <= 2):
+	case tool == Tool && sign == ":" && tight:
+		return cmp.Or(near, "NAME")
+	case misspelled && sign == ":" && (tight && exact || !blankBefore && near != ""):
 		return near
 	}
 	return ""

@@ -42,7 +42,10 @@ type Policy struct {
 // maxAttempts is the most that the schema's smallints hold, with one to spare.
 const maxAttempts = math.MaxInt16 - 1
 
-var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+// nameGrammar is that of kinds and queues.
+const nameGrammar = `[a-z][a-z0-9_]{0,62}`
+
+var namePattern = regexp.MustCompile(`^` + nameGrammar + `$`)
 
 var priorities = []string{"low", "normal", "high", "urgent"}
 
@@ -114,7 +117,7 @@ func (r *reader) finish(name string, namePos token.Pos) {
 	if _, given := r.seen["kind"]; !given {
 		p.Kind, p.KindPos = SnakeCase(name), namePos
 		if !namePattern.MatchString(p.Kind) {
-			r.errorf(namePos, "the kind would be %q, which is no name like %s: give one with //task:kind NAME", p.Kind, namePattern)
+			r.errorf(namePos, "the kind would be %q, which is no name like %s: give one with //task:kind NAME", p.Kind, nameGrammar)
 		}
 	}
 	if _, given := r.seen["queue"]; !given {
@@ -124,7 +127,7 @@ func (r *reader) finish(name string, namePos token.Pos) {
 
 func (r *reader) name(a args, what string) (string, bool) {
 	if !namePattern.MatchString(a.value.text) {
-		r.errorf(a.value.pos, "%q is no name for a %s: it has to match %s", a.value.text, what, namePattern)
+		r.errorf(a.value.pos, "%q is no name for a %s: it has to match %s", a.value.text, what, nameGrammar)
 		return "", false
 	}
 	return a.value.text, true
@@ -212,9 +215,9 @@ func (r *reader) backoff(a args) {
 	switch {
 	case !ok || p.Base <= p.Max:
 	case baseGiven:
-		r.errorf(base.pos, "base=%s is above max, which is %s", base.text, p.Max)
+		r.errorf(base.pos, "base=%s is above max, which is %s", base.text, Short(p.Max))
 	default:
-		r.errorf(limit.pos, "max=%s is below base, which is %s", limit.text, p.Base)
+		r.errorf(limit.pos, "max=%s is below base, which is %s", limit.text, Short(p.Base))
 	}
 }
 
@@ -306,4 +309,16 @@ func SnakeCase(name string) string {
 		b.WriteRune(unicode.ToLower(c))
 	}
 	return b.String()
+}
+
+// Short writes a duration without its zero parts: 10m, not 10m0s.
+func Short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
 }

@@ -60,8 +60,12 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 		}
 		key, text, isKey := strings.Cut(w.text, "=")
 		keyed := word{text, w.pos + token.Pos(len(key)+1)}
+		next := ""
+		if i+1 < len(list) {
+			next = list[i+1].text
+		}
 		switch {
-		case w.text == "=" || isKey && key == "" || !isKey && i+1 < len(list) && list[i+1].text == "=":
+		case w.text == "=", isKey && key == "", !isKey && next == "=", isKey && text == "" && next != "" && !strings.Contains(next, "="):
 			fail(w.pos, "write key=value, without blanks around the equals sign")
 			return a, false
 		case s.Value == "" && !isKey && i > 0 && (strings.HasSuffix(list[i-1].text, ",") || strings.HasPrefix(w.text, ",")):

@@ -46,29 +46,47 @@ func (p *Packages) Report(dir string, diags *diag.List, f Filter) error {
 				trouble = append(trouble, fmt.Errorf("%s: %s", pkg.ID, e.Msg))
 			}
 		}
-		p.reportImports(diags, pkg)
+	}
+	p.reportImports(dir, diags)
+	for _, pkg := range p.Sources {
 		p.reportTypes(diags, pkg, f)
 	}
 	return errors.Join(trouble...)
 }
 
-// reportImports adds the imports of pkg that the go command could not find.
-func (p *Packages) reportImports(diags *diag.List, pkg *packages.Package) {
-	for _, file := range pkg.Syntax {
-		for _, spec := range file.Imports {
-			path, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				continue
-			}
-			imported := pkg.Imports[path]
-			if imported == nil || slices.Contains(p.Sources, imported) {
-				continue
-			}
-			for _, e := range imported.Errors {
-				diags.Addf(p.Fset.Position(spec.Path.Pos()), "import %s: %s", spec.Path.Value, e.Msg)
+// reportImports adds the imports that the go command could not find, each once:
+// where the go command says, or where that is an old output, at the first file
+// that imports it.
+func (p *Packages) reportImports(dir string, diags *diag.List) {
+	reported := map[*packages.Package]bool{}
+	for _, pkg := range p.Sources {
+		for _, file := range pkg.Syntax {
+			for _, spec := range file.Imports {
+				imported := importedBy(pkg, spec)
+				if imported == nil || reported[imported] || slices.Contains(p.Sources, imported) {
+					continue
+				}
+				reported[imported] = true
+				for _, e := range imported.Errors {
+					pos := parsePosition(dir, e.Pos)
+					if !pos.IsValid() || filepath.Base(pos.Filename) == OutputName {
+						pos = p.Fset.Position(spec.Path.Pos())
+					}
+					if !diags.HasLine(pos) {
+						diags.Addf(pos, "import %s: %s", spec.Path.Value, e.Msg)
+					}
+				}
 			}
 		}
 	}
+}
+
+func importedBy(pkg *packages.Package, spec *ast.ImportSpec) *packages.Package {
+	path, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		return nil
+	}
+	return pkg.Imports[path]
 }
 
 // reportTypes adds the type errors of pkg that concern taskgen: in a package
@@ -88,7 +106,7 @@ func (p *Packages) reportTypes(diags *diag.List, pkg *packages.Package, f Filter
 		case e.Soft: // unused imports and the like: function bodies are missing
 		case p.isGenerated(pkg, e.Pos, f.Generated):
 			waits = true
-		case p.isReportedImport(pkg, e.Pos):
+		case isReportedImport(pkg, e.Pos):
 		default:
 			hard = append(hard, e)
 		}
@@ -150,15 +168,11 @@ func identAt(pkg *packages.Package, pos token.Pos) (id, qualifier *ast.Ident) {
 	return id, qualifier
 }
 
-// isReportedImport reports whether pos is at an import that reportImports has
-// reported, or that failed inside a package whose own errors are reported.
-func (p *Packages) isReportedImport(pkg *packages.Package, pos token.Pos) bool {
+// isReportedImport reports whether pos is at an import of a package that the go
+// command knows: what is wrong with that is reported by itself.
+func isReportedImport(pkg *packages.Package, pos token.Pos) bool {
 	spec := importAt(pkg, pos)
-	if spec == nil {
-		return false
-	}
-	path, err := strconv.Unquote(spec.Path.Value)
-	return err == nil && pkg.Imports[path] != nil
+	return spec != nil && importedBy(pkg, spec) != nil
 }
 
 func isImport(pkg *packages.Package, pos token.Pos) bool { return importAt(pkg, pos) != nil }

@@ -113,7 +113,7 @@ func (w *walker) stored(field *types.Var, isStruct bool, tag tag, at place) bool
 	if field.Exported() {
 		if field.Embedded() && isStruct && tag.name == "" {
 			if t := field.Type(); w.marshals(t) {
-				w.errorf(at, "%s is embedded, and encoding/json takes it apart instead of calling its methods: give it a field name", typeName(t))
+				w.errorf(at, "%s is embedded, and encoding/json takes it apart instead of calling its methods: give it a field name", w.TypeName(t))
 				return false
 			}
 		}

@@ -11,21 +11,21 @@ import (
 
 // Field finds the field of the payload args that a directive names. The message
 // says why there is none, and is empty where there is one.
-func Field(args types.Type, name string) (t types.Type, message string) {
+func (c *Checker) Field(args types.Type, name string) (t types.Type, message string) {
 	s, ok := args.Underlying().(*types.Struct)
 	if !ok {
-		return nil, fmt.Sprintf("%s is no struct and has no field %s", typeName(args), name)
+		return nil, fmt.Sprintf("%s is no struct and has no field %s", c.TypeName(args), name)
 	}
 	obj, index, indirect := types.LookupFieldOrMethod(args, true, nil, name)
 	field, ok := obj.(*types.Var)
 	switch {
 	case index != nil && obj == nil:
-		return nil, fmt.Sprintf("%s has more than one field %s", typeName(args), name)
+		return nil, fmt.Sprintf("%s has more than one field %s", c.TypeName(args), name)
 	case !ok || !field.Exported():
 		names := exportedFields(s)
-		return nil, fmt.Sprintf("%s has no exported field %s%s", typeName(args), name, suggest.DidYouMean(name, names))
+		return nil, fmt.Sprintf("%s has no exported field %s%s", c.TypeName(args), name, suggest.DidYouMean(name, names))
 	case indirect:
-		return nil, fmt.Sprintf("%s of %s is reached through an embedded pointer, which may be nil: embed the struct by value", name, typeName(args))
+		return nil, fmt.Sprintf("%s of %s is reached through an embedded pointer, which may be nil: embed the struct by value", name, c.TypeName(args))
 	}
 	for step, i := range index {
 		if reflect.StructTag(s.Tag(i)).Get("json") == "-" {

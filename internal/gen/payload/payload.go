@@ -5,7 +5,6 @@ package payload
 
 import (
 	"fmt"
-	"go/ast"
 	"go/token"
 	"go/types"
 	"strings"
@@ -15,6 +14,8 @@ import (
 
 // Checker checks the payloads of one package.
 type Checker struct {
+	// Package is the package of the tasks.
+	Package *types.Package
 	// Source reports whether the position is in a file that was read from source,
 	// so that an error there is one the user can go to.
 	Source func(token.Pos) bool
@@ -37,7 +38,7 @@ func (c *Checker) Reached(obj types.Object) bool {
 func (c *Checker) Check(args types.Type, pos token.Pos) {
 	c.spelling(args, pos, true)
 	w := walker{Checker: c}
-	w.walk(args, place{path: typeName(args), pos: pos, addressable: true})
+	w.walk(args, place{path: c.TypeName(args), pos: pos, addressable: true})
 }
 
 // spelling checks that generated code, which is exported, can name t.
@@ -62,7 +63,7 @@ func (c *Checker) spelling(t types.Type, pos token.Pos, outermost bool) {
 		return
 	}
 	if outermost {
-		c.Errorf(pos, "%s cannot be a payload: declare an exported struct type for it", types.TypeString(t, shortQualifier))
+		c.Errorf(pos, "%s cannot be a payload: declare an exported struct type for it", c.TypeName(t))
 		return
 	}
 	switch t := t.(type) {
@@ -77,7 +78,7 @@ func (c *Checker) spelling(t types.Type, pos token.Pos, outermost bool) {
 		c.spelling(t.Key(), pos, false)
 		c.spelling(t.Elem(), pos, false)
 	default:
-		c.Errorf(pos, "%s cannot be a type argument of a payload: declare an exported type for it", types.TypeString(t, shortQualifier))
+		c.Errorf(pos, "%s cannot be a type argument of a payload: declare an exported type for it", c.TypeName(t))
 	}
 }
 
@@ -137,7 +138,7 @@ func (w *walker) walk(t types.Type, p place) {
 		if u.Empty() {
 			w.errorf(p, "any loses what it held, such as the digits of large integers: use a type, or json.RawMessage for JSON that is somebody else's")
 		} else {
-			w.errorf(p, "the interface %s cannot be decoded: use a concrete type", typeName(t))
+			w.errorf(p, "the interface %s cannot be decoded: use a concrete type", w.TypeName(t))
 		}
 	case *types.Chan:
 		w.errorf(p, "a channel cannot be encoded")
@@ -170,9 +171,9 @@ func (w *walker) key(t types.Type, p place) {
 	case basic && b.Kind() == types.Invalid:
 		w.Invalid(p.pos, p.path)
 	case isInterface, !plain && !marshals:
-		w.errorf(p, "%s cannot be the key of a JSON object: use a string, an integer, or a type with MarshalText and UnmarshalText", typeName(t))
+		w.errorf(p, "%s cannot be the key of a JSON object: use a string, an integer, or a type with MarshalText and UnmarshalText", w.TypeName(t))
 	case marshals && !unmarshals:
-		w.errorf(p, "%s has MarshalText but no UnmarshalText, so that it cannot be decoded", typeName(t))
+		w.errorf(p, "%s has MarshalText but no UnmarshalText, so that it cannot be decoded", w.TypeName(t))
 	}
 }
 
@@ -188,7 +189,7 @@ func (w *walker) opaque(t types.Type, p place) bool {
 		for _, m := range []method{marshalJSON, marshalText, unmarshalJSON, unmarshalText} {
 			if field := promotedFrom(t, s, m); field != nil && has(m) {
 				w.errorf(p.at(w.Checker, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
-					typeName(field.Type()), m.name)
+					w.TypeName(field.Type()), m.name)
 				return true
 			}
 		}
@@ -202,9 +203,9 @@ func (w *walker) opaque(t types.Type, p place) bool {
 		name = marshalJSON.name
 	}
 	if !has(unmarshalJSON) && !has(unmarshalText) {
-		w.errorf(p, "%s has %s but neither UnmarshalJSON nor UnmarshalText, so that it cannot be decoded", typeName(t), name)
+		w.errorf(p, "%s has %s but neither UnmarshalJSON nor UnmarshalText, so that it cannot be decoded", w.TypeName(t), name)
 	} else if !p.addressable && !implements(t, marshalJSON) && !implements(t, marshalText) {
-		w.errorf(p, "the %s of %s has a pointer receiver, which encoding/json does not call in a map: use a map of pointers", name, typeName(t))
+		w.errorf(p, "the %s of %s has a pointer receiver, which encoding/json does not call in a map: use a map of pointers", name, w.TypeName(t))
 	}
 	return true
 }
@@ -218,28 +219,15 @@ func (p place) at(c *Checker, field *types.Var) place {
 	return p
 }
 
-func typeName(t types.Type) string { return types.TypeString(t, shortQualifier) }
-
-// shortQualifier names packages the way code does.
-func shortQualifier(pkg *types.Package) string { return pkg.Name() }
-
-// Declarations returns the type declarations of file whose types obj reports to
-// be of concern.
-func Declarations(file *ast.File, info *types.Info, concern func(types.Object) bool) []*ast.TypeSpec {
-	var specs []*ast.TypeSpec
-	for _, decl := range file.Decls {
-		gen, ok := decl.(*ast.GenDecl)
-		if !ok || gen.Tok != token.TYPE {
-			continue
+// TypeName spells t as code in the package of the task would, but for imports
+// that are renamed there.
+func (c *Checker) TypeName(t types.Type) string {
+	return types.TypeString(t, func(pkg *types.Package) string {
+		if pkg == c.Package {
+			return ""
 		}
-		for _, spec := range gen.Specs {
-			spec := spec.(*ast.TypeSpec)
-			if concern(info.Defs[spec.Name]) {
-				specs = append(specs, spec)
-			}
-		}
-	}
-	return specs
+		return pkg.Name()
+	})
 }
 
 // quotable reports whether ",string" means something for t: on numbers and

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dave/jennifer/jen"
+	"github.com/pawlgo/pawl/internal/gen/directive"
 )
 
 // policyDoc restates what the directives say, as the list of a doc comment,
@@ -17,9 +17,9 @@ func policyDoc(t *Task) []string {
 	if p.Attempts == 1 {
 		lines = append(lines, "one attempt, no retry")
 	} else {
-		delay := fmt.Sprintf("%s apart", short(p.Base))
+		delay := fmt.Sprintf("%s apart", directive.Short(p.Base))
 		if p.Max > p.Base {
-			delay += fmt.Sprintf(" at first, then twice as long each time up to %s", short(p.Max))
+			delay += fmt.Sprintf(" at first, then twice as long each time up to %s", directive.Short(p.Max))
 		}
 		if p.Jitter > 0 {
 			delay += ", give or take " + strconv.FormatFloat(p.Jitter*100, 'g', 4, 64) + "%"
@@ -29,13 +29,13 @@ func policyDoc(t *Task) []string {
 			lines = append(lines, fmt.Sprintf("a failure that nobody classified is a dead letter from attempt %d on", p.Unknown))
 		}
 	}
-	lines = append(lines, fmt.Sprintf("%s for each attempt", short(p.Timeout)))
+	lines = append(lines, fmt.Sprintf("%s for each attempt", directive.Short(p.Timeout)))
 	if len(p.Fields) > 0 {
 		var fields []string
 		for _, f := range p.Fields {
 			fields = append(fields, f.Name)
 		}
-		lines = append(lines, fmt.Sprintf("idempotent by %s, while unfinished and for at least %s", strings.Join(fields, ", "), short(p.Keep)))
+		lines = append(lines, fmt.Sprintf("idempotent by %s, while unfinished and for at least %s", strings.Join(fields, ", "), directive.Short(p.Keep)))
 	}
 	if p.Organization != nil {
 		lines = append(lines, "the organization is "+p.Organization.Name)
@@ -75,16 +75,4 @@ func wrap(text string, width int) []string {
 		line = strings.TrimSpace(line + " " + word)
 	}
 	return append(lines, line)
-}
-
-// short writes a duration without its zero parts: 10m, not 10m0s.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
 }

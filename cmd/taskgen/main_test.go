@@ -1,0 +1,91 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write what the scripts compare with anew")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"taskgen": main})
+}
+
+// TestScripts runs the scripts in testdata/script, each in a module of its own
+// that requires this one. They use the go command, and no network.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	goMod := moduleFile(t, root)
+	goSum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	require.NoError(t, err)
+	environment := goEnvironment(t, "GOROOT", "GOCACHE", "GOMODCACHE", "GOPATH", "GOTOOLCHAIN")
+
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Vars = append(env.Vars, environment...)
+			env.Vars = append(env.Vars, "PAWL="+root, "GOPROXY=off", "GOFLAGS=", "GOWORK=off", "GONOSUMDB=*", "HOME="+env.WorkDir)
+			// A script may have a go.mod of its own.
+			for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
+				path := filepath.Join(env.WorkDir, name)
+				if _, err := os.Stat(path); err == nil {
+					continue
+				}
+				if err := os.WriteFile(path, content, 0o666); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"reverse": reverse,
+		},
+	})
+}
+
+// moduleFile returns the go.mod of a user's module, with this repository in the
+// place of a release.
+func moduleFile(t *testing.T, root string) []byte {
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	requirements := strings.Join(regexp.MustCompile(`(?ms)^require .*?^\)\n`).FindAllString(string(text), -1), "\n")
+	return []byte("module example.com/app\n\ngo 1.26.0\n\n" + requirements + `
+require github.com/pawlgo/pawl v0.0.0
+
+replace github.com/pawlgo/pawl => ` + root + "\n")
+}
+
+func goEnvironment(t *testing.T, names ...string) []string {
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	require.NoError(t, err)
+	values := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+	require.Len(t, values, len(names))
+	for i := range values {
+		values[i] = names[i] + "=" + values[i]
+	}
+	return values
+}
+
+// reverse gives the files of a directory the opposite order of names, by renaming
+// a.go to z.go and so on.
+func reverse(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		path := ts.MkAbs(name)
+		base := []byte(filepath.Base(path))
+		base[0] = 'a' + 'z' - base[0]
+		ts.Check(os.Rename(path, filepath.Join(filepath.Dir(path), string(base))))
+	}
+}

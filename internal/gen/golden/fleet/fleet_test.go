@@ -1,0 +1,148 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/internal/gen/golden/fleet"
+	"github.com/pawlgo/pawl/task"
+	"github.com/stretchr/testify/require"
+)
+
+// handlers remembers what it was called with.
+type handlers struct {
+	webhooks []*task.Job[fleet.SendWebhookArgs]
+	reports  []*task.Job[fleet.Batch[fleet.Trip]]
+}
+
+var _ fleet.Handlers = (*handlers)(nil)
+
+func (h *handlers) HandleSendWebhook(_ context.Context, job *task.Job[fleet.SendWebhookArgs]) error {
+	h.webhooks = append(h.webhooks, job)
+	return nil
+}
+
+func (h *handlers) HandleRevokeWebhook(context.Context, *task.Job[fleet.RevokeWebhookArgs]) error {
+	return errRevoked
+}
+
+func (h *handlers) HandleBuildReport(_ context.Context, job *task.Job[fleet.Batch[fleet.Trip]]) error {
+	h.reports = append(h.reports, job)
+	return nil
+}
+
+var errRevoked = errors.New("revoked")
+
+func TestTableCarriesThePolicy(t *testing.T) {
+	t.Parallel()
+	rows := dispatch.Rows(fleet.WebhooksTable(&handlers{}))
+	require.Len(t, rows, 2)
+	require.Equal(t, fleet.KindRevokeWebhook, rows[0].Kind)
+	require.Equal(t, fleet.KindSendWebhook, rows[1].Kind)
+	require.Equal(t, fleet.QueueWebhooks, rows[1].Queue)
+	require.Equal(t, dispatch.Policy{
+		Attempts: 12, Base: 2 * time.Second, Max: 10 * time.Minute, Jitter: 0.25, Unknown: 3, Timeout: 30 * time.Second,
+	}, rows[1].Policy)
+	require.Equal(t, dispatch.Policy{
+		Attempts: 1, Base: time.Second, Max: 10 * time.Minute, Jitter: 0.2, Unknown: 1, Timeout: time.Minute,
+	}, rows[0].Policy, "the defaults, and unknown within attempts")
+
+	tables := fleet.Tables(&handlers{})
+	require.Len(t, tables, 2)
+	require.Equal(t, fleet.QueueFleetReports, dispatch.Rows(tables[0])[0].Queue)
+}
+
+func TestRunDecodesAndCallsTheHandler(t *testing.T) {
+	t.Parallel()
+	h := &handlers{}
+	row := dispatch.Rows(fleet.FleetReportsTable(h))[0]
+	want := fleet.Batch[fleet.Trip]{Items: []fleet.Trip{{Vehicle: "a", Duration: time.Second, Next: &fleet.Trip{Vehicle: "b"}}}}
+	raw, err := json.Marshal(want)
+	require.NoError(t, err)
+	require.NoError(t, row.Run(t.Context(), &dispatch.Delivery{Kind: row.Kind, Version: 1, Attempt: 2, Args: raw}))
+	require.Equal(t, want, h.reports[0].Args)
+	require.Equal(t, 2, h.reports[0].Attempt)
+
+	rows := dispatch.Rows(fleet.WebhooksTable(h))
+	require.ErrorIs(t, rows[0].Run(t.Context(), &dispatch.Delivery{Version: 1, Args: []byte(`{}`)}), errRevoked)
+}
+
+func TestRunRefusesWhatItCannotDecode(t *testing.T) {
+	t.Parallel()
+	h := &handlers{}
+	row := dispatch.Rows(fleet.FleetReportsTable(h))[0]
+	for name, d := range map[string]dispatch.Delivery{
+		"version": {Version: 2, Args: []byte(`{}`)},
+		"payload": {Version: 1, Args: []byte(`{"items":1}`)},
+	} {
+		_, ok := errors.AsType[*dispatch.DecodeError](row.Run(t.Context(), &d))
+		require.True(t, ok, name)
+	}
+	require.Empty(t, h.reports)
+}
+
+// recorder is a transaction that keeps the arguments of the enqueue.
+type recorder struct{ args []any }
+
+func (r *recorder) QueryRow(_ context.Context, _ string, args ...any) pgx.Row {
+	r.args = args
+	return noDuplicates{}
+}
+
+func (*recorder) Commit(context.Context) error { return errors.New("never called") }
+
+type noDuplicates struct{}
+
+func (noDuplicates) Scan(dest ...any) error { return errNoDatabase }
+
+var errNoDatabase = errors.New("no database")
+
+// keys returns the idempotency keys and the organizations of the last enqueue.
+func (r *recorder) keys(t *testing.T) (keys [][]byte, organizations []string) {
+	for _, a := range r.args {
+		switch a := a.(type) {
+		case [][]byte:
+			keys = a
+		case []string:
+			organizations = a // the last such argument; the first are the payloads
+		}
+	}
+	require.NotEmpty(t, organizations)
+	return keys, organizations
+}
+
+func TestEnqueueMakesKeyAndOrganization(t *testing.T) {
+	t.Parallel()
+	tx := &recorder{}
+	endpoint, organization := uuid.New(), uuid.New()
+	args := []fleet.SendWebhookArgs{
+		{EndpointID: endpoint, EventID: fleet.NewEvent(1), OrganizationID: organization, Body: json.RawMessage(`1`)},
+		{EndpointID: endpoint, EventID: fleet.NewEvent(2), Body: json.RawMessage(`1`)},
+		{EndpointID: endpoint, EventID: fleet.NewEvent(1), Body: json.RawMessage(`2`)},
+	}
+	_, err := fleet.EnqueueManySendWebhook(t.Context(), tx, args)
+	require.ErrorIs(t, err, errNoDatabase)
+	keys, organizations := tx.keys(t)
+	require.Equal(t, []string{organization.String(), "", ""}, organizations, "the zero uuid is no organization")
+	require.NotEqual(t, keys[0], keys[1], "an event encodes itself through a pointer receiver")
+	require.Equal(t, keys[0], keys[2], "only the named fields count")
+	require.Contains(t, tx.args, fleet.KindSendWebhook)
+	require.Contains(t, tx.args, fleet.QueueWebhooks)
+	require.Contains(t, tx.args, int16(task.High))
+}
+
+func TestEnqueueWithoutKey(t *testing.T) {
+	t.Parallel()
+	tx := &recorder{}
+	_, err := fleet.EnqueueRevokeWebhook(t.Context(), tx, fleet.RevokeWebhookArgs{EndpointID: uuid.New()})
+	require.ErrorIs(t, err, errNoDatabase)
+	keys, organizations := tx.keys(t)
+	require.Nil(t, keys)
+	require.Equal(t, []string{""}, organizations)
+}
