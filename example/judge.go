@@ -18,6 +18,7 @@ import (
 	"github.com/pawlgo/pawl/example/check"
 	"github.com/pawlgo/pawl/example/fleetdb"
 	"github.com/pawlgo/pawl/example/work"
+	"github.com/pawlgo/pawl/task"
 )
 
 // judge gathers what is known of a run and holds it against the checks.
@@ -132,7 +133,9 @@ func (j *judge) printExecutions(facts *check.Facts) {
 		for _, n := range counts[queue] {
 			runs += n
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t", queue, len(jobs[queue]), runs, runs-len(jobs[queue]))
+		// To be told to come back later is no retry.
+		retries := runs - len(jobs[queue]) - counts[queue][string(task.ClassSnooze)]
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t", queue, len(jobs[queue]), runs, retries)
 		for _, outcome := range columns {
 			fmt.Fprintf(table, "%d\t", counts[queue][outcome])
 		}

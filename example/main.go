@@ -28,6 +28,7 @@ import (
 	"github.com/pawlgo/pawl/example/fleet"
 	"github.com/pawlgo/pawl/example/reference"
 	"github.com/pawlgo/pawl/example/trace"
+	"github.com/pawlgo/pawl/internal/localpg"
 )
 
 const (
@@ -87,13 +88,20 @@ type options struct {
 	reference reference.Result
 	out       string // empty: a temporary directory
 	drill     bool
+	verbose   bool
 	settings  settings
 
 	stdout, stderr io.Writer
 
+	// startServer finds or starts a PostgreSQL server.
+	startServer func(ctx context.Context) (*localpg.Server, error)
 	// judged, where not nil, is called after the checks, while the database and
 	// the files are still there. Tests spoil facts with it.
 	judged func(ctx context.Context, j *judge) error
+}
+
+func startServer(ctx context.Context) (*localpg.Server, error) {
+	return localpg.Start(ctx, localpg.Options{})
 }
 
 func parseArgs(args []string, stdin io.Reader, stderr io.Writer) (*options, error) {
@@ -102,13 +110,14 @@ func parseArgs(args []string, stdin io.Reader, stderr io.Writer) (*options, erro
 	file := flags.String("trace", "", "read the trace from `FILE`, - for the standard input; the recorded one if empty")
 	out := flags.String("out", "", "write reports and exports to the empty or new directory `DIR`; a temporary one if empty")
 	drill := flags.Bool("drill", false, "kill a worker also where the trace gives little work; the run fails if that is too little")
+	verbose := flags.Bool("v", false, "show what the workers log: every failed attempt, and there are many on purpose")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: give the trace as -trace %s", flags.Arg(0), flags.Arg(0))
 	}
-	o := &options{out: *out, traceName: "the recorded trace"}
+	o := &options{out: *out, verbose: *verbose, startServer: startServer, traceName: "the recorded trace"}
 	in := trace.Recorded()
 	switch *file {
 	case "":

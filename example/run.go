@@ -73,7 +73,7 @@ func (o *options) run(ctx context.Context) (err error) {
 
 	p.say("%s: %d positions of %d vehicles", o.traceName, len(o.trace), len(o.reference.Vehicles))
 	p.say("reports and exports go to %s%s", p.outDir, map[bool]string{true: ", which is removed at the end"}[p.outOwned])
-	server, err := localpg.Start(ctx, localpg.Options{})
+	server, err := o.startServer(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err := fleetdb.Create(ctx, p.pool); err != nil {
 		return err
 	}
-	p.say("a database on PostgreSQL %d is migrated", server.Version()/10000)
+	p.say("a database on PostgreSQL %d is migrated", server.Version())
 
 	if p.receiver, err = receiver.Start(subscribers(), o.settings.Answer); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (o *options) run(ctx context.Context) (err error) {
 
 	defer down("kill the workers", func(context.Context) error { return p.killWorkers() })
 	for _, name := range []string{"a", "b"} {
-		if err := p.startWorker(name); err != nil {
+		if _, err := p.startWorker(name); err != nil {
 			return err
 		}
 	}
@@ -208,16 +208,16 @@ func (p *platform) addEndpoints(ctx context.Context) error {
 	return nil
 }
 
-func (p *platform) startWorker(name string) error {
+func (p *platform) startWorker(name string) (*process, error) {
 	w, err := startWorker(workerOrder{
 		Name: name, Database: p.database, Out: p.outDir, Orphaned: p.outOwned,
-		Slots: p.settings.Slots, Lease: p.settings.Lease, Pace: p.settings.Pace,
+		Slots: p.settings.Slots, Lease: p.settings.Lease, Pace: p.settings.Pace, Verbose: p.verbose,
 	}, p.stderr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.workers = append(p.workers, w)
-	return nil
+	return w, nil
 }
 
 func (p *platform) killWorkers() error {
@@ -243,7 +243,7 @@ func (p *platform) work(ctx context.Context) error {
 	var owned sync.WaitGroup
 	defer owned.Wait()
 	defer stop()
-	for _, w := range p.workers {
+	watch := func(w *process) {
 		owned.Go(func() {
 			select {
 			case <-w.done:
@@ -254,10 +254,16 @@ func (p *platform) work(ctx context.Context) error {
 			}
 		})
 	}
+	for _, w := range p.workers {
+		watch(w)
+	}
 	owned.Go(func() { p.showProgress(background) })
 	if p.drill {
 		owned.Go(func() {
-			if err := p.killOne(background, p.workers[1]); err != nil && background.Err() == nil {
+			replacement, err := p.crash(background, p.workers[1])
+			if err == nil {
+				watch(replacement)
+			} else if background.Err() == nil {
 				fail(err)
 			}
 		})
@@ -310,41 +316,61 @@ func (p *platform) ingest(ctx context.Context) error {
 	return nil
 }
 
-// killOne kills a worker as soon as it holds jobs enough that it has started.
-func (p *platform) killOne(ctx context.Context, victim *process) error {
-	// Some of them may end between the look and the kill.
+// crash kills a worker in the middle of its work, and starts another one in its
+// place, as a supervisor would.
+func (p *platform) crash(ctx context.Context, victim *process) (*process, error) {
+	if err := p.waitForVictim(ctx, victim); err != nil {
+		return nil, err
+	}
+	if err := victim.kill(); err != nil {
+		return nil, fmt.Errorf("kill the worker %s: %w", victim.name, err)
+	}
+	if err := fleetdb.Killed(ctx, p.pool, victim.name); err != nil {
+		return nil, err
+	}
+	held, err := fleetdb.Held(ctx, p.pool, victim.name)
+	if err != nil {
+		return nil, err
+	}
+	p.say("worker %s is killed while it holds %d started jobs", victim.name, held.Jobs)
+	if held.Jobs < check.MinHeld {
+		return nil, fmt.Errorf("worker %s held %d started jobs as it was killed, of at least %d", victim.name, held.Jobs, check.MinHeld)
+	}
+	w, err := p.startWorker("c")
+	if err != nil {
+		return nil, err
+	}
+	p.say("worker c takes its place: %d", w.cmd.Process.Pid)
+	return w, nil
+}
+
+// waitForVictim waits until a worker holds so many started jobs that enough of
+// them are left by the time the kill reaches it. In the first part of the trace
+// it is too early, and in the middle it waits for a good mixture.
+func (p *platform) waitForVictim(ctx context.Context, victim *process) error {
 	const enough = check.MinHeld + 3
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		held, err := fleetdb.Held(ctx, p.pool, victim.name)
-		if err != nil {
-			return err
-		}
-		if held >= enough {
-			break
-		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		p.taken.mu.Lock()
+		share := float64(p.taken.positions) / float64(len(p.trace))
+		p.taken.mu.Unlock()
+		if share < 0.25 {
+			continue
+		}
+		held, err := fleetdb.Held(ctx, p.pool, victim.name)
+		if err != nil {
+			return err
+		}
+		if held.Jobs >= enough && (held.Queues >= 3 || share > 0.6) {
+			return nil
+		}
 	}
-	if err := victim.kill(); err != nil {
-		return fmt.Errorf("kill the worker %s: %w", victim.name, err)
-	}
-	if err := fleetdb.Killed(ctx, p.pool, victim.name); err != nil {
-		return err
-	}
-	held, err := fleetdb.Held(ctx, p.pool, victim.name)
-	if err != nil {
-		return err
-	}
-	p.say("worker %s was killed while it held %d started jobs", victim.name, held)
-	if held < check.MinHeld {
-		return fmt.Errorf("worker %s held %d started jobs as it was killed, of at least %d", victim.name, held, check.MinHeld)
-	}
-	return nil
 }
 
 // waitForTheEnd returns when no job is unfinished. Nothing is enqueued any more

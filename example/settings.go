@@ -37,15 +37,15 @@ func settingsFor(o *options) settings {
 	s := settings{
 		Slots: map[string]int{
 			"critical_alerts": 4, "location_derivation": 4, "notifications": 2, "webhooks": 6,
-			"reports": 3, "exports": 1, "maintenance": 1,
+			"reports": 2, "exports": 1, "maintenance": 1,
 		},
 		Pace: work.Pace{
 			Report: dawdle(trips, time.Minute, 450*time.Millisecond),
-			Notify: dawdle(events, 10*time.Second, 50*time.Millisecond),
+			Notify: dawdle(events, 20*time.Second, 100*time.Millisecond),
 			Derive: 5 * time.Millisecond,
 			Export: 50 * time.Millisecond,
 		},
-		Answer: dawdle(events, 20*time.Second, 90*time.Millisecond),
+		Answer: dawdle(events, 40*time.Second, 160*time.Millisecond),
 		Batch:  max(len(o.trace)/400, 100),
 		Limit:  55*time.Second + time.Duration(len(o.trace)/20_000)*10*time.Second,
 	}

@@ -30,6 +30,7 @@ type workerOrder struct {
 	Slots    map[string]int `json:"slots"`
 	Lease    time.Duration  `json:"lease"`
 	Pace     work.Pace      `json:"pace"`
+	Verbose  bool           `json:"verbose"`
 }
 
 // lastWord is the second line, with which the parent asks for the end. An input
@@ -68,15 +69,19 @@ func workerMain(stdin io.Reader, stderr io.Writer) int {
 		}
 		stop(errOrphaned)
 	}()
-	err = order.work(ctx, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	if err != nil {
+	logger := slog.New(slog.DiscardHandler)
+	if order.Verbose {
+		logger = slog.New(slog.NewTextHandler(stderr, nil)).With("worker", order.Name)
+	}
+	if err := order.work(ctx, logger); err != nil {
 		fmt.Fprintf(stderr, "worker %s: %v\n", order.Name, err)
 		return exitFailed
 	}
 	return exitOK
 }
 
-func (o workerOrder) work(ctx context.Context, logger *slog.Logger) (err error) {
+// work runs the worker until ctx ends.
+func (o workerOrder) work(ctx context.Context, logger *slog.Logger) error {
 	config, err := pgxpool.ParseConfig(o.Database)
 	if err != nil {
 		return err

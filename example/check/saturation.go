@@ -106,22 +106,24 @@ func longestLine(executions []Execution) window {
 }
 
 // busy is the share of the slots of reports that were at work in a window, in
-// the workers that lived.
+// the workers that lived. A worker lives from its first execution to its end.
 func (f *Facts) busy(w window) float64 {
 	var work, slots time.Duration
-	workers := map[string]bool{}
+	born := map[string]time.Time{}
 	for _, e := range f.Executions {
-		workers[e.Worker] = true
+		if first, ok := born[e.Worker]; !ok || e.StartedAt.Before(first) {
+			born[e.Worker] = e.StartedAt
+		}
 		if end, ok := f.end(&e); ok && e.Queue == queueReports {
 			work += w.overlap(e.StartedAt, end)
 		}
 	}
-	for worker := range workers {
+	for worker, from := range born {
 		until := w.to
 		if killed, ok := f.Kills[worker]; ok {
 			until = killed
 		}
-		slots += time.Duration(f.Drill.Slots[queueReports]) * w.overlap(w.from, until)
+		slots += time.Duration(f.Drill.Slots[queueReports]) * w.overlap(from, until)
 	}
 	if slots == 0 {
 		return 0

@@ -49,10 +49,13 @@ func Killed(ctx context.Context, db Querier, worker string) error {
 	return err
 }
 
-// Held counts the executions that a worker has started and not finished.
-func Held(ctx context.Context, db Querier, worker string) (n int, err error) {
-	err = db.QueryRow(ctx, `SELECT count(*) FROM fleet.executions WHERE worker = $1 AND finished_at IS NULL`, worker).Scan(&n)
-	return n, err
+// Holdings are the executions that a worker has started and not finished.
+type Holdings struct{ Jobs, Queues int }
+
+// Held counts what a worker holds.
+func Held(ctx context.Context, db Querier, worker string) (Holdings, error) {
+	return one[Holdings](ctx, db, `
+		SELECT count(*)::int, count(DISTINCT queue)::int FROM fleet.executions WHERE worker = $1 AND finished_at IS NULL`, worker)
 }
 
 // Notified records a notification. The same one again changes nothing.

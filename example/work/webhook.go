@@ -69,7 +69,7 @@ func answered(endpoint string, status int, retryAfter string, now time.Time) err
 
 // parseRetryAfter reads seconds or an HTTP date; zero where it is neither.
 func parseRetryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.Atoi(value); err == nil {
+	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return time.Duration(min(max(seconds, 0), 24*60*60)) * time.Second
 	}
 	if at, err := http.ParseTime(value); err == nil {

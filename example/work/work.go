@@ -50,7 +50,11 @@ var _ tasks.Handlers = (*Handlers)(nil)
 func New(db *pgxpool.Pool, out *os.Root, worker string, pace Pace) *Handlers {
 	return &Handlers{
 		db: db, out: out, worker: worker, pace: pace,
-		client: &http.Client{Timeout: 5 * time.Second},
+		client: &http.Client{
+			Timeout: 5 * time.Second,
+			// A delivery goes to the URL that was registered and nowhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
 }
 
