@@ -1,0 +1,97 @@
+package task_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/pawlgo/pawl/internal/demo"
+	"github.com/pawlgo/pawl/internal/testdb"
+	"github.com/pawlgo/pawl/task"
+)
+
+// An enqueue belongs to the transaction of the change, and a duplicate key does
+// not disturb it: the receipt says which job holds the key.
+func Example_transaction() {
+	ctx := context.Background()
+	pool, drop := testdb.Example(ctx)
+	defer drop()
+
+	order := demo.SendReceiptArgs{OrderID: 17, To: "ada@example.com"}
+	var first, second task.Receipt
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+		if first, err = demo.EnqueueSendReceipt(ctx, tx, order); err != nil {
+			return err
+		}
+		second, err = demo.EnqueueSendReceipt(ctx, tx, order)
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("first: duplicate", first.Duplicate)
+	fmt.Println("second: duplicate", second.Duplicate, "of the first", second.ID == first.ID, "same arguments", second.SameArgs, second.State)
+
+	// Output:
+	// first: duplicate false
+	// second: duplicate true of the first true same arguments true pending
+}
+
+// With database/sql, the transaction is adapted.
+func ExampleSQL() {
+	ctx := context.Background()
+	pool, drop := testdb.Example(ctx)
+	defer drop()
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{})
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	receipt, err := demo.EnqueueSendReceipt(ctx, task.SQL(tx), demo.SendReceiptArgs{OrderID: 18}, task.In(time.Hour))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(receipt.State)
+	if err := tx.Commit(); err != nil {
+		panic(err)
+	}
+
+	// Output:
+	// scheduled
+}
+
+// Where there is no change to tie the job to, Autocommit says so.
+func ExampleAutocommit() {
+	ctx := context.Background()
+	pool, drop := testdb.Example(ctx)
+	defer drop()
+
+	_, err := demo.EnqueueSendReceipt(ctx, task.Autocommit(pool), demo.SendReceiptArgs{OrderID: 19, To: "a\x00b"})
+	fmt.Println(errors.Is(err, task.ErrInvalidArgs))
+
+	receipts, err := demo.EnqueueManySendReceipt(ctx, task.Autocommit(pool),
+		[]demo.SendReceiptArgs{{OrderID: 20}, {OrderID: 21}}, task.Priority(task.High), task.Attempts(3))
+	fmt.Println(len(receipts), err)
+
+	// Output:
+	// true
+	// 2 <nil>
+}
+
+// A handler says what its failure means. The error stays visible to errors.Is.
+func ExamplePermanent() {
+	errNoSuchOrder := errors.New("no such order")
+	err := fmt.Errorf("order 17: %w", task.Permanent(errNoSuchOrder))
+	fmt.Println(err, errors.Is(err, errNoSuchOrder), task.Classify(err).Class)
+
+	// Output:
+	// order 17: no such order true permanent
+}
