@@ -5,11 +5,12 @@ go 1.26.0
 require (
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/pawlgo/pawl v0.0.0-00010101000000-000000000000
+	github.com/pawlgo/pawl v0.0.0
 	github.com/stretchr/testify v1.12.1
 )
 
 require (
+	github.com/dave/jennifer v1.7.1 // indirect
 	github.com/fergusstrange/embedded-postgres v1.34.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
@@ -17,8 +18,12 @@ require (
 	github.com/lib/pq v1.10.9 // indirect
 	github.com/xi2/xz v0.0.0-20171230120015-48954b6210f8 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/sync v0.25.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/tools v0.52.0 // indirect
 )
 
 replace github.com/pawlgo/pawl => ../
+
+tool github.com/pawlgo/pawl/cmd/taskgen

@@ -181,7 +181,12 @@ func (p *platform) createDatabase(ctx context.Context, server string) (drop func
 	if err := on(ctx, "CREATE DATABASE "+name); err != nil {
 		return nil, fmt.Errorf("create a database for the run: %w", err)
 	}
-	return func(ctx context.Context) error { return on(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }, nil
+	// A comment tells which run a database belongs to, should one be left.
+	drop = func(ctx context.Context) error { return on(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }
+	if err := on(ctx, "COMMENT ON DATABASE "+name+" IS '"+strings.ReplaceAll(p.outDir, "'", "''")+"'"); err != nil {
+		return nil, errors.Join(err, drop(context.WithoutCancel(ctx)))
+	}
+	return drop, nil
 }
 
 // subscribers are those who want to hear of events, and how they behave.

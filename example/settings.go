@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/pawlgo/pawl/example/tasks"
 	"github.com/pawlgo/pawl/example/work"
 )
 
@@ -36,8 +37,8 @@ func settingsFor(o *options) settings {
 	}
 	s := settings{
 		Slots: map[string]int{
-			"critical_alerts": 4, "location_derivation": 4, "notifications": 2, "webhooks": 6,
-			"reports": 2, "exports": 1, "maintenance": 1,
+			tasks.QueueCriticalAlerts: 4, tasks.QueueLocationDerivation: 4, tasks.QueueNotifications: 2, tasks.QueueWebhooks: 6,
+			tasks.QueueReports: 2, tasks.QueueExports: 1, tasks.QueueMaintenance: 1,
 		},
 		Pace: work.Pace{
 			Report: dawdle(trips, time.Minute, 450*time.Millisecond),

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/pawlgo/pawl/example/tasks"
 )
 
 const (
-	queueReports = "reports"
-	queueAlerts  = "critical_alerts"
-
 	// MinBacklog is how long reports must have waited in line without a break.
 	MinBacklog = 2 * time.Second
 	// MinBusy is how much of the time the slots of reports must have been at
@@ -55,7 +54,7 @@ func alertsDuringReports(f *Facts) Verdict {
 	}
 	alerts, worst := 0, time.Duration(0)
 	for _, e := range f.Executions {
-		if e.Queue == queueAlerts && e.Attempt == 1 && line.has(e.DueAt) {
+		if e.Queue == tasks.QueueCriticalAlerts && e.Attempt == 1 && line.has(e.DueAt) {
 			alerts++
 			worst = max(worst, e.StartedAt.Sub(e.DueAt))
 		}
@@ -80,7 +79,7 @@ func longestLine(executions []Execution) window {
 	}
 	var changes []change
 	for _, e := range executions {
-		if e.Queue == queueReports && e.Attempt == 1 && e.StartedAt.After(e.DueAt) {
+		if e.Queue == tasks.QueueReports && e.Attempt == 1 && e.StartedAt.After(e.DueAt) {
 			changes = append(changes, change{e.DueAt, 1}, change{e.StartedAt, -1})
 		}
 	}
@@ -114,7 +113,7 @@ func (f *Facts) busy(w window) float64 {
 		if first, ok := born[e.Worker]; !ok || e.StartedAt.Before(first) {
 			born[e.Worker] = e.StartedAt
 		}
-		if end, ok := f.end(&e); ok && e.Queue == queueReports {
+		if end, ok := f.end(&e); ok && e.Queue == tasks.QueueReports {
 			work += w.overlap(e.StartedAt, end)
 		}
 	}
@@ -123,7 +122,7 @@ func (f *Facts) busy(w window) float64 {
 		if killed, ok := f.Kills[worker]; ok {
 			until = killed
 		}
-		slots += time.Duration(f.Drill.Slots[queueReports]) * w.overlap(from, until)
+		slots += time.Duration(f.Drill.Slots[tasks.QueueReports]) * w.overlap(from, until)
 	}
 	if slots == 0 {
 		return 0

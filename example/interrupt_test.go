@@ -1,0 +1,119 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawlgo/pawl/internal/testdb"
+)
+
+// child is the example as a process of its own.
+type child struct {
+	cmd  *exec.Cmd
+	seen strings.Builder
+	out  *bufio.Reader
+}
+
+// startChild starts the example and returns when its workers are at work, a
+// replacement among them.
+func startChild(t *testing.T) *child {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := &child{cmd: exec.Command(self, "example")}
+	c.cmd.Env = append(os.Environ(), "PAWL_DATABASE_URL="+testdb.Server(t).URL())
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(func() {
+		if c.cmd.ProcessState == nil {
+			require.NoError(t, c.cmd.Process.Kill())
+			require.Error(t, c.cmd.Wait())
+		}
+	})
+	c.out = bufio.NewReader(stdout)
+	c.readUntil(t, "worker c takes its place")
+	return c
+}
+
+func (c *child) readUntil(t *testing.T, text string) {
+	t.Helper()
+	for !strings.Contains(c.seen.String(), text) {
+		line, err := c.out.ReadString('\n')
+		c.seen.WriteString(line)
+		require.NoError(t, err, "waiting for %q: %s", text, &c.seen)
+	}
+}
+
+// databases returns those of a run, by its output directory, and how many
+// connections its processes have to them.
+func databases(t *testing.T, pool *pgxpool.Pool, output string) (names []string, connections int) {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `
+		SELECT d.datname, (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = d.datname)
+		FROM pg_database d WHERE shobj_description(d.oid, 'pg_database') = $1`, output)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		require.NoError(t, rows.Scan(&name, &n))
+		names = append(names, name)
+		connections += n
+	}
+	require.NoError(t, rows.Err())
+	return names, connections
+}
+
+// An interrupt from the terminal, which reaches the workers too, leaves nothing.
+func TestInterruptLeavesNothing(t *testing.T) {
+	t.Parallel()
+	pool := testdb.New(t)
+	c := startChild(t)
+	output := outputOf(t, c.seen.String())
+	require.DirExists(t, output)
+	names, connections := databases(t, pool, output)
+	require.Len(t, names, 1)
+	require.Positive(t, connections)
+
+	require.NoError(t, syscall.Kill(-c.cmd.Process.Pid, syscall.SIGINT))
+	require.Error(t, c.cmd.Wait())
+	require.Equal(t, exitInterrupted, c.cmd.ProcessState.ExitCode())
+	require.NoDirExists(t, output)
+	names, _ = databases(t, pool, output)
+	require.Empty(t, names)
+}
+
+// Workers do not outlive a parent that is killed, and clear up after it.
+func TestKilledParentLeavesNoWorker(t *testing.T) {
+	t.Parallel()
+	pool := testdb.New(t)
+	c := startChild(t)
+	output := outputOf(t, c.seen.String())
+	require.NoError(t, c.cmd.Process.Kill())
+	require.Error(t, c.cmd.Wait())
+	var names []string
+	testdb.Eventually(t, 10*time.Second, "the end of the workers", func() bool {
+		var connections int
+		names, connections = databases(t, pool, output)
+		return connections == 0
+	})
+	require.NoDirExists(t, output)
+	// On a server of its own the database would have gone with the server.
+	for _, name := range names {
+		_, err := pool.Exec(t.Context(), fmt.Sprintf("DROP DATABASE %s", name))
+		require.NoError(t, err)
+	}
+}
