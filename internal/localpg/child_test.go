@@ -200,7 +200,7 @@ func requireGone(t *testing.T, home string) {
 	}
 	for deadline := time.Now().Add(goneWithin); !gone(); {
 		require.True(t, time.Now().Before(deadline), "left: %q %q", dirs, processes)
-		require.NoError(t, pause(context.Background(), pollInterval))
+		require.NoError(t, pause(context.Background(), 5*pollInterval))
 	}
 }
 

@@ -50,24 +50,39 @@ func TestJoiningIsNeverTooLate(t *testing.T) {
 	t.Logf("%d joined, %d came too late", joined, late)
 }
 
-// Somebody who joins while the guard counts down and leaves at once makes it
-// count again.
-func TestAShortVisitKeepsTheServer(t *testing.T) {
+// Whoever joins while the guard counts down ends the counting by staying, and
+// makes it start again by leaving.
+func TestJoiningWhileTheGuardCounts(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp(testHome(t), "guarded-")
-	require.NoError(t, err)
-	first, err := startGuard(dir, time.Second)
-	require.NoError(t, err)
-	guard := pidOf(t, dir, "PAWL_GUARD")
-	require.NoError(t, first.release())
-	require.Eventually(t, func() bool { return hasChild(t, guard, "sleep 1") }, 5*time.Second, time.Millisecond)
-	visit, ok, err := join(dir)
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.NoError(t, visit.release())
-	began := time.Now()
-	waitForRemoval(t, dir)
-	require.Greater(t, time.Since(began), 1500*time.Millisecond)
+	for name, stays := range map[string]bool{"stays": true, "leaves at once": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := os.MkdirTemp(testHome(t), "guarded-")
+			require.NoError(t, err)
+			first, err := startGuard(dir, time.Second)
+			require.NoError(t, err)
+			guard := pidOf(t, dir, "PAWL_GUARD")
+			counting := func() bool { return hasChild(t, guard, "sleep 1") }
+			require.NoError(t, first.release())
+			require.Eventually(t, counting, 5*time.Second, 10*time.Millisecond)
+			visit, ok, err := join(dir)
+			require.NoError(t, err)
+			require.True(t, ok)
+			if stays {
+				require.Eventually(t, func() bool { return !counting() }, 5*time.Second, 50*time.Millisecond)
+				require.Eventually(t, func() bool {
+					again, ok, err := join(dir)
+					return err == nil && ok && again.release() == nil
+				}, 5*time.Second, time.Millisecond)
+			}
+			require.NoError(t, visit.release())
+			began := time.Now()
+			waitForRemoval(t, dir)
+			if !stays {
+				require.Greater(t, time.Since(began), 1500*time.Millisecond, "what was left of one count, and another")
+			}
+		})
+	}
 }
 
 func TestAbandoned(t *testing.T) {
