@@ -25,27 +25,27 @@ type tag struct {
 }
 
 // structure checks a struct: every field must be stored, under a name of its own.
-func (w *walker) structure(t types.Type, s *types.Struct, p place) {
-	fields := w.fields(t, s, p)
+func (c *Checker) structure(t types.Type, s *types.Struct, p place) {
+	fields := c.fields(t, s, p)
 	var kept []jsonField
 	for _, f := range fields {
 		switch i := slices.IndexFunc(kept, func(k jsonField) bool { return k.name == f.name }); {
 		case i < 0:
 			kept = append(kept, f)
 		case len(kept[i].path) == len(f.path):
-			w.errorf(f.at, "it has the JSON name %q, and so has %s: encoding/json stores neither or only one", f.name, join(kept[i].path))
+			c.errorf(f.at, "it has the JSON name %q, and so has %s: encoding/json stores neither or only one", f.name, join(kept[i].path))
 		}
 		// A field nearer to the struct hides one of the same name further down,
 		// as in Go.
 	}
 	for i, f := range kept {
 		if j := slices.IndexFunc(kept[:i], func(k jsonField) bool { return k.name != f.name && strings.EqualFold(k.name, f.name) }); j >= 0 {
-			w.errorf(f.at, "its JSON name %q differs only by letter case from %q of %s: encoding/json may decode one into the other",
+			c.errorf(f.at, "its JSON name %q differs only by letter case from %q of %s: encoding/json may decode one into the other",
 				f.name, kept[j].name, join(kept[j].path))
 		}
 	}
 	for _, f := range kept {
-		w.walk(f.typ, f.at)
+		c.walk(f.typ, f.at)
 	}
 }
 
@@ -58,7 +58,7 @@ type level struct {
 
 // fields lists what encoding/json stores of s, nearest first, and refuses what
 // it would leave out.
-func (w *walker) fields(t types.Type, s *types.Struct, p place) []jsonField {
+func (c *Checker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 	var fields []jsonField
 	visited := map[types.Type]bool{t: true}
 	for next := []level{{s: s, at: p}}; len(next) > 0; {
@@ -68,14 +68,14 @@ func (w *walker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 		for _, l := range current {
 			for i := range l.s.NumFields() {
 				field := l.s.Field(i)
-				at := l.at.at(w.Checker, field)
+				at := l.at.at(c, field)
 				path := append(slices.Clone(l.path), field)
-				tag, ok := w.tag(l.s.Tag(i), at)
+				tag, ok := c.tag(l.s.Tag(i), at)
 				if !ok || tag.ignored {
 					continue
 				}
 				embedded, isStruct := embeddedStruct(field)
-				if !w.stored(field, isStruct, tag, at) {
+				if !c.stored(field, isStruct, tag, at) {
 					continue
 				}
 				if field.Embedded() && isStruct && tag.name == "" {
@@ -86,7 +86,9 @@ func (w *walker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 						continue // encoding/json enters a type once, too
 					}
 					entered = append(entered, embedded)
-					w.reach(embedded)
+					if named, ok := embedded.(*types.Named); ok {
+						c.reach(named)
+					}
 					next = append(next, level{embedded.Underlying().(*types.Struct), path, at})
 					continue
 				}
@@ -96,7 +98,7 @@ func (w *walker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 				}
 				fields = append(fields, jsonField{name, path, field.Type(), at})
 				if tag.quoted && !quotable(field.Type()) {
-					w.errorf(at, "the option string of its json tag is for numbers and booleans")
+					c.errorf(at, "the option string of its json tag is for numbers and booleans")
 				}
 			}
 		}
@@ -109,11 +111,11 @@ func (w *walker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 
 // stored reports whether encoding/json stores a field at all, and says so where
 // it does not.
-func (w *walker) stored(field *types.Var, isStruct bool, tag tag, at place) bool {
+func (c *Checker) stored(field *types.Var, isStruct bool, tag tag, at place) bool {
 	if field.Exported() {
 		if field.Embedded() && isStruct && tag.name == "" {
-			if t := field.Type(); w.marshals(t) {
-				w.errorf(at, "%s is embedded, and encoding/json takes it apart instead of calling its methods: give it a field name", w.TypeName(t))
+			if t := field.Type(); c.marshals(t) {
+				c.errorf(at, "%s is embedded, and encoding/json takes it apart instead of calling its methods: give it a field name", c.TypeName(t))
 				return false
 			}
 		}
@@ -124,28 +126,20 @@ func (w *walker) stored(field *types.Var, isStruct bool, tag tag, at place) bool
 	case field.Name() == "_":
 		return false // holds nothing
 	case field.Embedded() && isStruct && pointer:
-		w.errorf(at, "an embedded pointer to an unexported struct cannot be decoded: embed it by value, or export it")
+		c.errorf(at, "an embedded pointer to an unexported struct cannot be decoded: embed it by value, or export it")
 		return false
 	case field.Embedded() && isStruct:
 		return true
 	}
-	w.errorf(at, "an unexported field is never stored: export it, or tag it json:\"-\" to say so")
+	c.errorf(at, "an unexported field is never stored: export it, or tag it json:\"-\" to say so")
 	return false
 }
 
-func (w *walker) marshals(t types.Type) bool {
+func (c *Checker) marshals(t types.Type) bool {
 	if _, ok := types.Unalias(t).(*types.Pointer); !ok {
 		t = types.NewPointer(t)
 	}
 	return implements(t, marshalJSON) || implements(t, marshalText)
-}
-
-// reach remembers a struct that is embedded and so not walked by itself.
-func (w *walker) reach(t types.Type) {
-	w.reached.Set(t, true)
-	if named, ok := t.(*types.Named); ok {
-		w.reached.Set(named.Origin(), true)
-	}
 }
 
 // embeddedStruct returns the struct type that field, if embedded, is of or
@@ -160,11 +154,11 @@ func embeddedStruct(field *types.Var) (types.Type, bool) {
 }
 
 // tag reads the json tag of a field.
-func (w *walker) tag(text string, at place) (tag, bool) {
+func (c *Checker) tag(text string, at place) (tag, bool) {
 	value, ok := reflect.StructTag(text).Lookup("json")
 	if !ok {
 		if strings.Contains(text, "json:") {
-			w.errorf(at, "its tag `%s` is malformed, and encoding/json takes no notice of it: write `json:\"name\"`", text)
+			c.errorf(at, "its tag `%s` is malformed, and encoding/json takes no notice of it: write `json:\"name\"`", text)
 		}
 		return tag{}, true
 	}
@@ -173,11 +167,11 @@ func (w *walker) tag(text string, at place) (tag, bool) {
 	}
 	name, rest, _ := strings.Cut(value, ",")
 	if name == "-" {
-		w.errorf(at, "json:\"-,\" names it \"-\": write json:\"-\" to leave it out, or another name")
+		c.errorf(at, "json:\"-,\" names it \"-\": write json:\"-\" to leave it out, or another name")
 		return tag{}, false
 	}
 	if !validName(name) {
-		w.errorf(at, "%q is no name for encoding/json, which takes the field's own instead: use letters, digits and underscores", name)
+		c.errorf(at, "%q is no name for encoding/json, which takes the field's own instead: use letters, digits and underscores", name)
 		return tag{}, false
 	}
 	return tag{name: name, quoted: slices.Contains(strings.Split(rest, ","), "string")}, true
@@ -186,8 +180,8 @@ func (w *walker) tag(text string, at place) (tag, bool) {
 // validName reports whether encoding/json takes a name from a tag. The empty one
 // stands for the field's own.
 func validName(name string) bool {
-	for _, c := range name {
-		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", c) && !unicode.IsLetter(c) && !unicode.IsDigit(c) {
+	for _, r := range name {
+		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
 			return false
 		}
 	}

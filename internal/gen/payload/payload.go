@@ -26,6 +26,16 @@ type Checker struct {
 	Invalid func(pos token.Pos, path string)
 
 	reached typeutil.Map // named types that were seen, in any payload
+	checked map[visit]*typeutil.Map
+}
+
+// visit is a reason not to check a type again, so that recursion ends and an
+// error inside a type is reported once. Where the type is not in the user's
+// source, an error is reported at the field that leads to it, and so once for
+// each of those.
+type visit struct {
+	from        token.Pos
+	addressable bool
 }
 
 // Reached reports whether a payload that was checked contains the named type
@@ -36,35 +46,36 @@ func (c *Checker) Reached(obj types.Object) bool {
 
 // Check checks the payload args of a task, as spelled at pos.
 func (c *Checker) Check(args types.Type, pos token.Pos) {
-	c.spelling(args, pos, true)
-	w := walker{Checker: c}
-	w.walk(args, place{path: c.TypeName(args), pos: pos, addressable: true})
+	if c.spelling(args, pos, true) {
+		c.walk(args, place{path: c.TypeName(args), pos: pos, addressable: true})
+	}
 }
 
-// spelling checks that generated code, which is exported, can name t.
-func (c *Checker) spelling(t types.Type, pos token.Pos, outermost bool) {
-	name := func(obj *types.TypeName, args *types.TypeList) {
+// spelling checks that generated code, which is exported, can name t. It reports
+// whether t is a type that can have fields.
+func (c *Checker) spelling(t types.Type, pos token.Pos, outermost bool) bool {
+	name := func(obj *types.TypeName, args *types.TypeList) bool {
 		switch {
 		case obj.Pkg() == nil && outermost:
-			c.Errorf(pos, "%s cannot be a payload: declare a type of its own for it", obj.Name())
+			c.Errorf(pos, "%s cannot be a payload: declare an exported struct type for it", obj.Name())
+			return false
 		case obj.Pkg() != nil && !obj.Exported():
 			c.Errorf(pos, "the payload %s is not exported: the enqueue function of the task is, and its callers have to name it", obj.Name())
 		}
 		for arg := range args.Types() {
 			c.spelling(arg, pos, false)
 		}
+		return true
 	}
 	switch t := t.(type) {
 	case *types.Alias:
-		name(t.Obj(), t.TypeArgs())
-		return
+		return name(t.Obj(), t.TypeArgs())
 	case *types.Named:
-		name(t.Obj(), t.TypeArgs())
-		return
+		return name(t.Obj(), t.TypeArgs())
 	}
 	if outermost {
 		c.Errorf(pos, "%s cannot be a payload: declare an exported struct type for it", c.TypeName(t))
-		return
+		return false
 	}
 	switch t := t.(type) {
 	case *types.Basic:
@@ -80,6 +91,7 @@ func (c *Checker) spelling(t types.Type, pos token.Pos, outermost bool) {
 	default:
 		c.Errorf(pos, "%s cannot be a type argument of a payload: declare an exported type for it", c.TypeName(t))
 	}
+	return true
 }
 
 // place is where a type stands in a payload.
@@ -95,91 +107,110 @@ func (p place) in(suffix string) place { p.path += suffix; return p }
 
 func (p place) addressed(a bool) place { p.addressable = a; return p }
 
-// walker goes through one payload.
-type walker struct {
-	*Checker
-	seen [2]typeutil.Map // by addressable: types that were checked, so that recursion ends
+func (c *Checker) errorf(p place, format string, args ...any) {
+	c.Errorf(p.pos, "%s: %s", p.path, fmt.Sprintf(format, args...))
 }
 
-func (w *walker) errorf(p place, format string, args ...any) {
-	w.Errorf(p.pos, "%s: %s", p.path, fmt.Sprintf(format, args...))
-}
-
-func (w *walker) walk(t types.Type, p place) {
+func (c *Checker) walk(t types.Type, p place) {
 	t = types.Unalias(t)
-	if named, ok := t.(*types.Named); ok {
-		seen := &w.seen[0]
-		if p.addressable {
-			seen = &w.seen[1]
-		}
-		if seen.At(t) != nil {
-			return
-		}
-		seen.Set(t, true)
-		w.reached.Set(t, true)
-		w.reached.Set(named.Origin(), true)
+	if t == types.Typ[types.Invalid] {
+		c.Invalid(p.pos, p.path)
+		return
 	}
-	if _, ok := t.Underlying().(*types.Interface); !ok && w.opaque(t, p) {
+	named, isNamed := t.(*types.Named)
+	if isNamed {
+		c.reach(named)
+	}
+	if _, ok := t.Underlying().(*types.Interface); !ok && c.opaque(t, p) {
+		return
+	}
+	if isNamed && !c.first(named, p) {
 		return
 	}
 	switch u := t.Underlying().(type) {
 	case *types.Basic:
-		w.basic(u, p)
+		c.basic(u, p)
 	case *types.Pointer:
-		w.walk(u.Elem(), p.addressed(true))
+		c.walk(u.Elem(), p.addressed(true))
 	case *types.Slice:
-		w.walk(u.Elem(), p.in("[]").addressed(true))
+		c.walk(u.Elem(), p.in("[]").addressed(true))
 	case *types.Array:
-		w.walk(u.Elem(), p.in("[]"))
+		c.walk(u.Elem(), p.in("[]"))
 	case *types.Map:
-		w.key(u.Key(), p.in(" (a map key)"))
-		w.walk(u.Elem(), p.in("[]").addressed(false))
+		c.key(u.Key(), p.in(" (a map key)"))
+		c.walk(u.Elem(), p.in("[]").addressed(false))
 	case *types.Interface:
 		if u.Empty() {
-			w.errorf(p, "any loses what it held, such as the digits of large integers: use a type, or json.RawMessage for JSON that is somebody else's")
+			c.errorf(p, "any loses what it held, such as the digits of large integers: use a type, or json.RawMessage for JSON that is somebody else's")
 		} else {
-			w.errorf(p, "the interface %s cannot be decoded: use a concrete type", w.TypeName(t))
+			c.errorf(p, "the interface %s cannot be decoded: use a concrete type", c.TypeName(t))
 		}
 	case *types.Chan:
-		w.errorf(p, "a channel cannot be encoded")
+		c.errorf(p, "a channel cannot be encoded")
 	case *types.Signature:
-		w.errorf(p, "a function cannot be encoded")
+		c.errorf(p, "a function cannot be encoded")
 	case *types.Struct:
-		w.structure(t, u, p)
+		c.structure(t, u, p)
 	}
 }
 
-func (w *walker) basic(b *types.Basic, p place) {
+// first reports whether the structure of t is not checked yet, and remembers it.
+func (c *Checker) first(t *types.Named, p place) bool {
+	switch t.Underlying().(type) {
+	case *types.Basic, *types.Interface, *types.Chan, *types.Signature:
+		return true // no structure: what is wrong is wrong wherever it is used
+	}
+	v := visit{addressable: p.addressable}
+	if !c.Source(t.Origin().Obj().Pos()) {
+		v.from = p.pos
+	}
+	if c.checked == nil {
+		c.checked = map[visit]*typeutil.Map{}
+	}
+	if c.checked[v] == nil {
+		c.checked[v] = &typeutil.Map{}
+	}
+	return c.checked[v].Set(t, true) == nil
+}
+
+// reach remembers a type that a payload contains, and for an instantiated one its
+// declaration.
+func (c *Checker) reach(t *types.Named) {
+	c.reached.Set(t, true)
+	c.reached.Set(t.Origin(), true)
+}
+
+func (c *Checker) basic(b *types.Basic, p place) {
 	switch {
-	case b.Kind() == types.Invalid:
-		w.Invalid(p.pos, p.path)
 	case b.Kind() == types.UnsafePointer:
-		w.errorf(p, "unsafe.Pointer cannot be encoded")
+		c.errorf(p, "unsafe.Pointer cannot be encoded")
 	case b.Info()&types.IsComplex != 0:
-		w.errorf(p, "a complex number cannot be encoded: use two floats")
+		c.errorf(p, "a complex number cannot be encoded: use two floats")
 	}
 }
 
 // key checks the type of a map's keys.
-func (w *walker) key(t types.Type, p place) {
+func (c *Checker) key(t types.Type, p place) {
 	t = types.Unalias(t)
+	if t == types.Typ[types.Invalid] {
+		c.Invalid(p.pos, p.path)
+		return
+	}
 	b, basic := t.Underlying().(*types.Basic)
 	plain := basic && b.Info()&(types.IsString|types.IsInteger) != 0
 	_, isInterface := t.Underlying().(*types.Interface)
 	marshals, unmarshals := implements(t, marshalText), implements(types.NewPointer(t), unmarshalText)
 	switch {
-	case basic && b.Kind() == types.Invalid:
-		w.Invalid(p.pos, p.path)
 	case isInterface, !plain && !marshals:
-		w.errorf(p, "%s cannot be the key of a JSON object: use a string, an integer, or a type with MarshalText and UnmarshalText", w.TypeName(t))
+		c.errorf(p, "%s cannot be the key of a JSON object: use a string, an integer, or a type with MarshalText and UnmarshalText", c.TypeName(t))
 	case marshals && !unmarshals:
-		w.errorf(p, "%s has MarshalText but no UnmarshalText, so that it cannot be decoded", w.TypeName(t))
+		c.errorf(p, "%s has MarshalText but no UnmarshalText, so that it cannot be decoded", c.TypeName(t))
 	}
 }
 
 // opaque reports whether t encodes itself, so that its structure is of no
 // concern, and checks that it also decodes itself.
-func (w *walker) opaque(t types.Type, p place) bool {
+func (c *Checker) opaque(t types.Type, p place) bool {
 	ptr := types.NewPointer(t)
 	if _, ok := t.Underlying().(*types.Pointer); ok {
 		ptr = nil
@@ -188,8 +219,8 @@ func (w *walker) opaque(t types.Type, p place) bool {
 	if s, ok := t.Underlying().(*types.Struct); ok {
 		for _, m := range []method{marshalJSON, marshalText, unmarshalJSON, unmarshalText} {
 			if field := promotedFrom(t, s, m); field != nil && has(m) {
-				w.errorf(p.at(w.Checker, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
-					w.TypeName(field.Type()), m.name)
+				c.errorf(p.at(c, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
+					c.TypeName(field.Type()), m.name)
 				return true
 			}
 		}
@@ -203,9 +234,9 @@ func (w *walker) opaque(t types.Type, p place) bool {
 		name = marshalJSON.name
 	}
 	if !has(unmarshalJSON) && !has(unmarshalText) {
-		w.errorf(p, "%s has %s but neither UnmarshalJSON nor UnmarshalText, so that it cannot be decoded", w.TypeName(t), name)
+		c.errorf(p, "%s has %s but neither UnmarshalJSON nor UnmarshalText, so that it cannot be decoded", c.TypeName(t), name)
 	} else if !p.addressable && !implements(t, marshalJSON) && !implements(t, marshalText) {
-		w.errorf(p, "the %s of %s has a pointer receiver, which encoding/json does not call in a map: use a map of pointers", name, w.TypeName(t))
+		c.errorf(p, "the %s of %s has a pointer receiver, which encoding/json does not call in a map: use a map of pointers", name, c.TypeName(t))
 	}
 	return true
 }
