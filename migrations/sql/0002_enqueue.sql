@@ -37,9 +37,10 @@ DECLARE
 	-- Never before now: claims move forward in time and would pass it over.
 	v_run_at  timestamptz := GREATEST(v_now, COALESCE(p_run_at, v_now + p_delay_us * interval '1 microsecond'));
 	v_new     integer[];
-	v_held    integer[]   := '{}';
+	v_held    json[]      := '{}';
 	v_job     record;
 	v_key     record;
+	v_state   text;
 BEGIN
 	IF to_regclass('jobs_d' || v_day) IS NULL OR to_regclass('outcomes_d' || v_day) IS NULL THEN
 		PERFORM ensure_day(v_day);
@@ -75,9 +76,11 @@ BEGIN
 				SELECT * INTO v_key FROM idempotency_keys k
 				WHERE k.organization_id = v_job.organization AND k.kind = p_kind AND k.key = v_job.key;
 				CONTINUE WHEN NOT FOUND; -- its holder went away: try again
-				IF v_key.expires_at > clock_timestamp() OR v_key.job_id = ANY (p_ids)
-					OR job_state(v_key.job_day, v_key.job_id) NOT IN ('completed', 'dead', 'cancelled', 'gone') THEN
-					v_held := v_held || v_job.n::integer;
+				v_state := CASE WHEN v_key.job_id <> ALL (p_ids) THEN job_state(v_key.job_day, v_key.job_id)
+					WHEN v_run_at > v_now THEN 'scheduled' ELSE 'pending' END;
+				IF v_key.expires_at > clock_timestamp() OR v_state NOT IN ('completed', 'dead', 'cancelled', 'gone') THEN
+					-- Told now: the key may be gone when the last one is through.
+					v_held := v_held || json_build_object('n', v_job.n, 'id', v_key.job_id, 'state', v_state, 'same', v_key.args_digest = v_job.digest);
 					EXIT;
 				END IF;
 				DELETE FROM idempotency_keys k
@@ -94,10 +97,7 @@ BEGIN
 		FROM unnest(v_new) n;
 
 		IF cardinality(v_held) > 0 THEN
-			SELECT json_agg(json_build_object('n', n, 'id', k.job_id, 'state', job_state(k.job_day, k.job_id),
-				'same', k.args_digest = sha256(convert_to(p_args[n]::jsonb::text, 'UTF8'))))::text INTO duplicates
-			FROM unnest(v_held) n
-			JOIN idempotency_keys k ON k.organization_id = p_organizations[n] AND k.kind = p_kind AND k.key = p_keys[n];
+			duplicates := array_to_json(v_held)::text;
 		END IF;
 	END IF;
 
