@@ -223,7 +223,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	cancel()
 	if err != nil {
 		if c.SuspectToken != uuid.Nil {
-			w.releaseSuspect()
+			w.releaseSuspect(false)
 		}
 		q.claimFailed(ctx, s, c, err)
 		return 0, 0, err
@@ -243,7 +243,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		a.start(s)
 	}
 	if c.SuspectToken != uuid.Nil && !suspect {
-		w.releaseSuspect()
+		w.releaseSuspect(false)
 	}
 	next = w.config.Poll
 	if !claimed.Next.IsZero() {

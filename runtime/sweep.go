@@ -66,9 +66,7 @@ func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) b
 	w.counters.recovered.Add(int64(r.Requeued))
 	w.counters.buried.Add(int64(r.Buried))
 	if r.Requeued > 0 {
-		for _, q := range w.queues {
-			q.wake()
-		}
+		w.wakeAll()
 	}
 	return r.Dead > 0
 }
@@ -116,8 +114,6 @@ func (w *Worker) releaseUnsure(ctx context.Context) {
 			w.unsure.add(owner, token)
 			continue
 		}
-		for _, q := range w.queues {
-			q.wake()
-		}
+		w.wakeAll()
 	}
 }

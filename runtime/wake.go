@@ -54,9 +54,7 @@ func (w *Worker) listenOnce(ctx context.Context, again bool) error {
 		w.log.Info("the listener is connected again")
 	}
 	// What was sent while nobody listened is lost.
-	for _, q := range w.queues {
-		q.wake()
-	}
+	w.wakeAll()
 	for {
 		name, ok, err := listener.Wait(ctx, listenCheck)
 		if err != nil {

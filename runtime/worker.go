@@ -206,7 +206,20 @@ func (w *Worker) takeSuspect() bool {
 	}
 }
 
-func (w *Worker) releaseSuspect() { w.suspect <- struct{}{} }
+// releaseSuspect returns the right to run a suspect. The queues look for
+// another when one has run.
+func (w *Worker) releaseSuspect(ran bool) {
+	w.suspect <- struct{}{}
+	if ran {
+		w.wakeAll()
+	}
+}
+
+func (w *Worker) wakeAll() {
+	for _, q := range w.queues {
+		q.wake()
+	}
+}
 
 // running is the set of attempts that a shutdown waits for.
 type running struct {
