@@ -46,47 +46,42 @@ func Generate(ctx context.Context, dir string, patterns []string) ([]output.File
 	if err != nil {
 		return nil, nil, err
 	}
-	diags := diag.New(dir)
+	// A dependency that does not compile without generated code is looked through
+	// for the names that it waits for; what else is wrong with it is its own affair.
 	generated := map[string]map[string]bool{} // by package path
 	units := map[*packages.Package]*unit{}
 	for _, pkg := range pkgs.Sources {
-		u := newUnit(pkgs, pkg, diags)
-		if !slices.Contains(pkgs.Roots, pkg) {
-			u.diags = diag.New(dir) // only its names matter
-		}
+		u := newUnit(pkgs, pkg, diag.New(dir))
 		u.find()
 		units[pkg] = u
 		generated[pkg.PkgPath] = u.declared()
 	}
-	concerns := func(pos token.Pos) bool {
-		for _, root := range pkgs.Roots {
-			if units[root].concerns(pos) {
-				return true
-			}
-		}
-		return false
-	}
 	for _, root := range pkgs.Roots {
 		units[root].check()
 	}
+	diags := diag.New(dir)
 	err = pkgs.Report(dir, diags, load.Filter{
 		Generated: func(path, name string) bool { return generated[path][name] },
-		Concerns:  concerns,
+		Concerns: func(pos token.Pos) bool {
+			return slices.ContainsFunc(pkgs.Roots, func(root *packages.Package) bool { return units[root].concerns(pos) })
+		},
 	})
-	for _, root := range pkgs.Roots {
-		units[root].reportInvalid()
-	}
-	if err != nil || !diags.Empty() {
+	if err != nil {
 		return nil, diags.Lines(), err
 	}
 
 	var files []output.File
 	for _, root := range pkgs.Roots {
-		content, err := units[root].render()
-		if err != nil {
-			return nil, nil, err
+		u := units[root]
+		u.reportUnknown(diags)
+		if u.diags.Empty() {
+			content, err := u.render()
+			if err != nil {
+				return nil, nil, err
+			}
+			files = append(files, output.File{Path: filepath.Join(root.Dir, load.OutputName), Content: content})
 		}
-		files = append(files, output.File{Path: filepath.Join(root.Dir, load.OutputName), Content: content})
+		diags.Merge(u.diags)
 	}
 	if !diags.Empty() {
 		return nil, diags.Lines(), nil

@@ -141,14 +141,14 @@ func (u *unit) concerns(pos token.Pos) bool {
 	return false
 }
 
-// reportInvalid adds an error for what has no type in a payload, where the type
-// checker's own has not been reported: such a name is one that taskgen generates.
-func (u *unit) reportInvalid() {
+// reportUnknown adds an error for what has no type in a payload, where the type
+// checker's own is not reported: such a name is one that taskgen generates.
+func (u *unit) reportUnknown(reported *diag.List) {
 	if load.HasSyntaxErrors(u.pkg) {
 		return
 	}
 	for _, unknown := range u.unknown {
-		if !u.diags.HasLine(u.pkgs.Fset.Position(unknown.pos)) {
+		if pos := u.pkgs.Fset.Position(unknown.pos); !u.diags.HasLine(pos) && !reported.HasLine(pos) {
 			u.errorf(unknown.pos, "%s: its type is unknown before taskgen has run: a payload cannot use what taskgen generates", unknown.path)
 		}
 	}
@@ -172,9 +172,10 @@ func (u *unit) checkOldOutput() {
 	}
 }
 
-// render returns the generated file, or nil where there is nothing to generate.
+// render returns the generated file, or nil where there is nothing to generate,
+// or not yet.
 func (u *unit) render() ([]byte, error) {
-	if len(u.tasks) == 0 {
+	if len(u.tasks) == 0 || len(u.unknown) > 0 {
 		return nil, nil
 	}
 	own := u.ownNames()

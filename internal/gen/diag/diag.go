@@ -40,6 +40,9 @@ func (l *List) At(pos token.Position) string {
 // Empty reports whether nothing was added.
 func (l *List) Empty() bool { return len(l.errs) == 0 }
 
+// Merge adds the errors of another list of the same run.
+func (l *List) Merge(other *List) { l.errs = append(l.errs, other.errs...) }
+
 // HasLine reports whether there is an error on the line of pos.
 func (l *List) HasLine(pos token.Position) bool {
 	file := l.rel(pos.Filename)

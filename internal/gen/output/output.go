@@ -73,17 +73,15 @@ type staging struct{ path, temp string }
 
 // stage writes the content beside the file and returns where.
 func stage(f File) (temp string, err error) {
-	mode := fs.FileMode(0o666) // less what the umask takes
-	info, statErr := os.Stat(f.Path)
-	if statErr == nil {
-		mode = info.Mode().Perm() | 0o200
-	}
 	temp = fmt.Sprintf("%s%d%s", tempPrefix(f.Path), os.Getpid(), tempSuffix)
-	out, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	out, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return "", err
 	}
 	_, err = out.Write(f.Content)
+	if old, statErr := os.Stat(f.Path); statErr == nil {
+		err = errors.Join(err, out.Chmod(old.Mode().Perm()))
+	}
 	return temp, errors.Join(err, out.Sync(), out.Close())
 }
 
