@@ -80,11 +80,8 @@ func TestAKilledGuardIsMadeUpForByALaterStart(t *testing.T) {
 				killAndWait(t, pidOf(t, c.Dir, "PAWL_GUARD"))
 
 				// Another start must not touch a server in use, guard or not.
-				opts := Options{Own: true, Linger: time.Second, home: order.Home}
-				other, err := Start(t.Context(), opts)
-				require.NoError(t, err)
-				require.NoError(t, other.Close())
-				_, err = ping(t.Context(), c.URL)
+				sweep(t, order.Home)
+				_, err := ping(t.Context(), c.URL)
 				require.NoError(t, err)
 
 				if crash {
@@ -93,12 +90,10 @@ func TestAKilledGuardIsMadeUpForByALaterStart(t *testing.T) {
 				c.kill(t)
 				require.Contains(t, serverDirs(t, order.Home), c.Dir, "there is nobody to remove it")
 
-				other, err = Start(t.Context(), opts)
-				require.NoError(t, err)
-				require.NotContains(t, serverDirs(t, order.Home), c.Dir)
+				sweep(t, order.Home)
+				require.Empty(t, serverDirs(t, order.Home))
 				require.Empty(t, processesOf(t, c.Dir))
 				require.NotContains(t, sharedMemorySegments(t), segment)
-				require.NoError(t, other.Close())
 			})
 		}
 	}
@@ -158,6 +153,20 @@ func TestADeadSharedServerIsNotJoined(t *testing.T) {
 	require.NotEqual(t, dead.URL(), s.URL())
 	_, err = ping(t.Context(), s.URL())
 	require.NoError(t, err)
+}
+
+// sweep does what each start does before it makes a server.
+func sweep(t *testing.T, place string) {
+	t.Helper()
+	opts := Options{home: place}
+	acct, err := serverAccount()
+	require.NoError(t, err)
+	h, err := openHome(t.Context(), opts, acct)
+	require.NoError(t, err)
+	lock, err := h.lock(t.Context())
+	require.NoError(t, err)
+	defer lock.Close()
+	require.NoError(t, h.sweep(t.Context(), opts))
 }
 
 func killAndWait(t *testing.T, pid int) {

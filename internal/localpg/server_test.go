@@ -90,6 +90,11 @@ func TestSettings(t *testing.T) {
 				"SELECT datcollate FROM pg_database WHERE datname = 'postgres' LIMIT 1", name).Scan(&got))
 		require.Equal(t, want, got, name)
 	}
+
+	config := conn.Config().Copy()
+	config.Password = "guess"
+	_, err = pgx.ConnectConfig(t.Context(), config)
+	require.ErrorContains(t, err, "password authentication failed")
 }
 
 func TestAWrongSettingFailsWithTheLog(t *testing.T) {
@@ -102,18 +107,6 @@ func TestAWrongSettingFailsWithTheLog(t *testing.T) {
 	require.Contains(t, startErr.Log, `"max_connections"`)
 	require.ErrorContains(t, err, startErr.Log)
 	require.Empty(t, serverDirs(t, opts.home))
-}
-
-func TestPasswordIsRequired(t *testing.T) {
-	t.Parallel()
-	s, err := Start(t.Context(), testOptions(t))
-	require.NoError(t, err)
-	defer s.Close()
-	config, err := pgx.ParseConfig(s.URL())
-	require.NoError(t, err)
-	config.Password = "guess"
-	_, err = pgx.ConnectConfig(t.Context(), config)
-	require.ErrorContains(t, err, "password authentication failed")
 }
 
 func TestAPortTakenMeanwhileIsGivenUp(t *testing.T) {
