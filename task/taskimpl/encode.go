@@ -2,11 +2,13 @@ package taskimpl
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/pawlgo/pawl/task"
@@ -25,9 +27,19 @@ func encode[A any](args *A) (string, error) {
 	if len(raw) > maxArgs {
 		return "", fmt.Errorf("%w: %d bytes, of at most %d; store the bulk elsewhere and enqueue its name", task.ErrTooLarge, len(raw), maxArgs)
 	}
-	suspect, err := scan(raw)
+	if !utf8.Valid(raw) { // encoding/json does not look at what a marshaler wrote
+		return "", errors.New("what a marshaler or a json.RawMessage wrote is not valid UTF-8; carry bytes as []byte")
+	}
+	suspect, err := scanText(raw)
 	if err != nil {
 		return "", err
+	}
+	grown, err := scanNumbers(raw)
+	if err != nil {
+		return "", err
+	}
+	if len(raw)+grown > maxArgs {
+		return "", fmt.Errorf("%w: %d bytes with their exponents written out, of at most %d", task.ErrTooLarge, len(raw)+grown, maxArgs)
 	}
 	if suspect {
 		if path, bad := invalidText(reflect.ValueOf(args).Elem(), "args"); bad {
@@ -37,11 +49,12 @@ func encode[A any](args *A) (string, error) {
 	return string(raw), nil
 }
 
-// scan looks through encoded JSON for what jsonb refuses. It reports as suspect
-// an escaped U+FFFD, which is how encoding/json writes what was not UTF-8.
-func scan(raw []byte) (suspect bool, err error) {
+// scanText looks through encoded JSON for text that jsonb refuses. It reports as
+// suspect an escaped U+FFFD, which is how encoding/json writes what was not
+// UTF-8.
+func scanText(raw []byte) (suspect bool, err error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return false, scanNumbers(raw)
+		return false, nil
 	}
 	high := false // the last escape was a high surrogate that wants its low half
 	for i := 0; i < len(raw); i++ {
@@ -72,51 +85,83 @@ func scan(raw []byte) (suspect bool, err error) {
 			suspect = true
 		}
 	}
-	return suspect, scanNumbers(raw)
+	return suspect, nil
 }
 
 var errLoneSurrogate = errors.New("a string contains half of a surrogate pair, which PostgreSQL cannot store")
 
-// scanNumbers refuses numbers with an exponent that jsonb's numeric cannot
-// hold. Only a json.Number, a RawMessage or a marshaler of the user's can write
-// one: a float64 ends at 1e308.
-func scanNumbers(raw []byte) error {
-	inString := false
+// The limits of PostgreSQL's numeric, in decimal digits.
+const (
+	maxWhole    = 131_072
+	maxDecimals = 16_383
+)
+
+// scanNumbers refuses numbers that jsonb's numeric cannot hold. Only a
+// json.Number, a RawMessage or a marshaler of the user's can write one: a
+// float64 ends at 1e308. It returns by how much the numbers grow when they are
+// read back, since jsonb writes exponents out.
+func scanNumbers(raw []byte) (grown int, err error) {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
-		case c == '\\':
-			i++
 		case c == '"':
-			inString = !inString
-		case inString:
-		case c == 'e' || c == 'E':
-			j := i + 1
-			for j < len(raw) && (raw[j] == '+' || raw[j] == '-' || raw[j] >= '0' && raw[j] <= '9') {
-				j++
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
 			}
-			if j == i+1 { // the e of true, false
-				continue
+		case c == '-' || c >= '0' && c <= '9':
+			n := numberLength(raw[i:])
+			whole, decimals, err := digits(string(raw[i : i+n]))
+			if err != nil {
+				return 0, err
 			}
-			if n, err := strconv.Atoi(string(raw[i+1 : j])); err != nil || n > 10_000 || n < -10_000 {
-				return fmt.Errorf("a number has the exponent %s, which PostgreSQL cannot store", raw[i+1:j])
-			}
-			i = j - 1
+			grown += max(max(whole, 0)+max(decimals, 0)-n, 0)
+			i += n - 1
 		}
 	}
-	return nil
+	return grown, nil
+}
+
+func numberLength(raw []byte) int {
+	n := bytes.IndexFunc(raw, func(r rune) bool { return !strings.ContainsRune("+-.0123456789eE", r) })
+	if n < 0 {
+		return len(raw)
+	}
+	return n
+}
+
+// digits returns how many digits a JSON number has before and after the decimal
+// point when it is written without an exponent.
+func digits(number string) (whole, decimals int, err error) {
+	mantissa, power := number, 0
+	if at := strings.IndexAny(number, "eE"); at >= 0 {
+		mantissa = number[:at]
+		if power, err = strconv.Atoi(number[at+1:]); err != nil || power > maxWhole || power < -maxWhole {
+			return 0, 0, fmt.Errorf("a number has the exponent %.20s, which PostgreSQL cannot store", number[at+1:])
+		}
+	}
+	integer, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+	whole, decimals = len(strings.TrimPrefix(integer, "0"))+power, len(fraction)-power
+	if whole > maxWhole || decimals > maxDecimals {
+		return 0, 0, fmt.Errorf("the number %.20s… has %d digits before the decimal point and %d after it, and PostgreSQL stores at most %d and %d",
+			number, max(whole, 0), max(decimals, 0), maxWhole, maxDecimals)
+	}
+	return whole, decimals, nil
 }
 
 // invalidText returns the path of the first string in v that is not UTF-8. A
-// value that marshals itself is passed over: what it wrote is its own affair.
+// value that marshals itself as JSON is passed over: what it wrote is its own
+// affair.
 func invalidText(v reflect.Value, path string) (string, bool) {
 	if !v.IsValid() {
 		return "", false
 	}
-	if v.CanInterface() {
-		switch v.Interface().(type) {
-		case json.Marshaler:
-			return "", false
-		}
+	if _, ok := as[json.Marshaler](v); ok {
+		return "", false
+	}
+	if m, ok := as[encoding.TextMarshaler](v); ok {
+		text, err := m.MarshalText()
+		return path, err == nil && !utf8.Valid(text)
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -125,6 +170,9 @@ func invalidText(v reflect.Value, path string) (string, bool) {
 		return invalidText(v.Elem(), path)
 	case reflect.Struct:
 		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.Tag.Get("json") == "-" || !f.IsExported() && !f.Anonymous {
+				continue // encoding/json passes it over too
+			}
 			if p, bad := invalidText(v.Field(i), path+"."+v.Type().Field(i).Name); bad {
 				return p, true
 			}
@@ -149,4 +197,21 @@ func invalidText(v reflect.Value, path string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// as returns v, or its address, as a marshaler of some kind, the way that
+// encoding/json looks for one. A nil pointer is none: it is written as null.
+func as[M any](v reflect.Value) (M, bool) {
+	var none M
+	if !v.CanInterface() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return none, false
+	}
+	if m, ok := v.Interface().(M); ok {
+		return m, true
+	}
+	if v.CanAddr() {
+		m, ok := v.Addr().Interface().(M)
+		return m, ok
+	}
+	return none, false
 }
