@@ -9,7 +9,7 @@ func Near(name string, candidates []string) string {
 	best, bestDistance := "", 0
 	for _, c := range candidates {
 		d := Distance(strings.ToLower(name), strings.ToLower(c))
-		if d > max(1, len(c)/3) || d >= len(c) {
+		if d > max(1, (len(c)+1)/3) || d >= len(c) {
 			continue
 		}
 		if best == "" || d < bestDistance {
