@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,4 +37,22 @@ func serve(t *testing.T, server *http.Server) (url string) {
 		require.ErrorIs(t, <-ended, http.ErrServerClosed)
 	})
 	return "http://" + listener.Addr().String()
+}
+
+// output is what a run prints, from several goroutines.
+type output struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }

@@ -172,7 +172,9 @@ func (j *judge) printReturns(facts *check.Facts) {
 		if r.After > 0 {
 			back = fmt.Sprintf("%.1f s", r.After.Seconds())
 		}
-		ran := facts.Kills[facts.Drill.Worker].Sub(r.Held.StartedAt).Round(time.Millisecond)
+		// Less than nothing where the row of the start was still on its way to the
+		// database as the process died.
+		ran := max(facts.Kills[facts.Drill.Worker].Sub(r.Held.StartedAt).Round(time.Millisecond), 0)
 		fmt.Fprintf(j.p.stdout, "  %s %s, killed after %v: %s\n", r.Held.Kind, r.Held.JobID, ran, back)
 	}
 }

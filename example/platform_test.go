@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -52,7 +53,7 @@ func smallPlatform(t *testing.T, positions []fleet.Position) *platform {
 		queues[name] = pawlrt.Queue{Concurrency: 2}
 	}
 	worker, err := pawlrt.New(p.pool, pawlrt.Config{
-		Tables: tasks.Tables(work.New(p.pool, out, "test", work.Pace{})), Queues: queues, Poll: 100 * time.Millisecond,
+		Tables: tasks.Tables(work.New(p.pool, out, "test", work.Pace{})), Queues: queues, Poll: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -67,7 +67,7 @@ func (p *process) unexpected() error {
 	if p.expected {
 		return nil
 	}
-	return fmt.Errorf("the worker %s ended by itself: %w", p.name, errors.Join(p.err, errors.New(p.cmd.ProcessState.String())))
+	return fmt.Errorf("the worker %s ended by itself: %v", p.name, p.cmd.ProcessState)
 }
 
 func (p *process) running() bool {

@@ -384,6 +384,7 @@ func (p *platform) waitForTheEnd(ctx context.Context) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		asked := time.Now()
 		progress, err := fleetdb.ProgressOf(ctx, p.pool)
 		if err != nil {
 			return err
@@ -392,6 +393,8 @@ func (p *platform) waitForTheEnd(ctx context.Context) error {
 			p.sayProgress(progress)
 			return nil
 		}
+		// The question is about every job there was. It must not become the work.
+		tick.Reset(max(200*time.Millisecond, 4*time.Since(asked)))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

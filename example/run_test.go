@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"strings"
@@ -19,8 +18,8 @@ import (
 
 // wholeRun are the options of a run with real worker processes, on the server of
 // the tests.
-func wholeRun(positions []fleet.Position, drill bool) (o *options, stdout, stderr *bytes.Buffer) {
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+func wholeRun(positions []fleet.Position, drill bool) (o *options, stdout, stderr *output) {
+	stdout, stderr = &output{}, &output{}
 	o = &options{
 		traceName: "a test", trace: positions, reference: reference.Of(positions, fleet.Geofences()),
 		drill: drill, startServer: sharedServer, stdout: stdout, stderr: stderr,
@@ -60,11 +59,10 @@ func TestRunWithACrash(t *testing.T) {
 	o.settings.Lease = 3 * time.Second
 	o.settings.Ingest = 6 * time.Second
 	o.out = t.TempDir() + "/out"
-	var codes = map[string]int{}
-	var outputs = map[string]string{}
+	codes, outputs := map[string]int{}, map[string]string{}
 	o.judged = func(ctx context.Context, j *judge) error {
 		attempt := func(name string, spoil func(ctx context.Context, tx pgx.Tx) error) {
-			before := stdout.Len()
+			before := len(stdout.String())
 			codes[name] = o.finish(ctx, j.run(ctx, spoil))
 			outputs[name] = stdout.String()[before:]
 		}

@@ -28,12 +28,18 @@ type settings struct {
 	Limit time.Duration
 }
 
-// settingsFor chooses speeds at which a run takes half a minute, whatever the
-// size of the trace: the more there is to do, the less each job dawdles.
+// settingsFor chooses speeds at which a run of a few thousand positions takes
+// half a minute. The more there is to do, the less each job dawdles.
 func settingsFor(o *options) settings {
 	trips, events := len(o.reference.Trips), len(o.reference.Trips)+len(o.reference.Crossings)
 	dawdle := func(jobs int, total, most time.Duration) time.Duration {
 		return min(most, total/time.Duration(max(jobs, 1)))
+	}
+	report := dawdle(trips, time.Minute, 450*time.Millisecond)
+	if o.drill {
+		// Shorter, and what is between two reports would outweigh them: then no
+		// slot looks busy.
+		report = max(report, 100*time.Millisecond)
 	}
 	s := settings{
 		Slots: map[string]int{
@@ -41,14 +47,14 @@ func settingsFor(o *options) settings {
 			tasks.QueueReports: 2, tasks.QueueExports: 1, tasks.QueueMaintenance: 1,
 		},
 		Pace: work.Pace{
-			Report: dawdle(trips, time.Minute, 450*time.Millisecond),
+			Report: report,
 			Notify: dawdle(events, 20*time.Second, 100*time.Millisecond),
 			Derive: 5 * time.Millisecond,
 			Export: 50 * time.Millisecond,
 		},
 		Answer: dawdle(events, 40*time.Second, 160*time.Millisecond),
-		Batch:  max(len(o.trace)/400, 100),
-		Limit:  55*time.Second + time.Duration(len(o.trace)/20_000)*10*time.Second,
+		Batch:  max(len(o.trace)/100, 100),
+		Limit:  55*time.Second + time.Duration(len(o.trace))*time.Millisecond + time.Duration(trips)*60*time.Millisecond,
 	}
 	if o.drill {
 		s.Ingest = 12 * time.Second
