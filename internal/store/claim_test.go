@@ -1,0 +1,320 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/internal/testdb"
+)
+
+func priority(p int16) func(*store.Batch)      { return func(b *store.Batch) { b.Priority = p } }
+func delay(d time.Duration) func(*store.Batch) { return func(b *store.Batch) { b.Delay = d } }
+func queue(name string) func(*store.Batch)     { return func(b *store.Batch) { b.Queue = name } }
+func capable(c int64) func(*store.Batch)       { return func(b *store.Batch) { b.Capability = c } }
+func attempts(n int) func(*store.Batch)        { return func(b *store.Batch) { b.MaxAttempts = n } }
+func idsOf(jobs []store.ClaimedJob) (ids []uuid.UUID) {
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+func TestClaimOrder(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	byLevel := make(map[int16][]uuid.UUID)
+	for range 5 {
+		for _, p := range rand.Perm(4) {
+			level := int16(p + 1)
+			byLevel[level] = append(byLevel[level], enqueue(t, pool, 2, priority(level))...)
+		}
+	}
+	var want, got []uuid.UUID
+	for level := int16(4); level >= 1; level-- {
+		want = append(want, byLevel[level]...)
+	}
+	for len(got) < len(want) {
+		jobs := claim(t, s, owner, 7)
+		require.NotEmpty(t, jobs)
+		got = append(got, idsOf(jobs)...)
+	}
+	require.Equal(t, want, got)
+	require.Empty(t, claim(t, s, owner, 7))
+}
+
+func TestClaimTakesOnlyWhatIsDueAndKnown(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	future := enqueue(t, pool, 1, delay(time.Hour), priority(4))
+	enqueue(t, pool, 1, delay(2*time.Hour))
+	enqueue(t, pool, 3, queue("other"))
+	enqueue(t, pool, 3, capable(8), priority(4))
+	due := enqueue(t, pool, 1, priority(1))
+
+	claimed, err := s.Claim(t.Context(), &store.Claim{Owner: owner, Token: uuid.New(), Queue: "q", Limit: 10, Capabilities: []int64{capability}})
+	require.NoError(t, err)
+	require.Equal(t, due, idsOf(claimed.Jobs))
+	require.WithinDuration(t, claimed.At.Add(time.Hour), claimed.Next, time.Minute)
+	require.Equal(t, store.Audit{Ready: 8, Leased: 1}, audit(t, s))
+	require.Equal(t, 0, query[int](t, pool, `SELECT sum(attempts) FROM pawl.ready`), "what was not taken keeps its attempts")
+
+	exec(t, pool, `UPDATE pawl.ready SET run_at = clock_timestamp() WHERE id = $1`, future[0])
+	require.Equal(t, future, idsOf(claim(t, s, owner, 1)), "a claim that fills up")
+	exec(t, pool, `DELETE FROM pawl.ready WHERE run_at > clock_timestamp()`)
+	claimed, err = s.Claim(t.Context(), &store.Claim{Owner: owner, Token: uuid.New(), Queue: "q", Limit: 10, Capabilities: []int64{capability, 9}})
+	require.NoError(t, err)
+	require.Empty(t, claimed.Jobs)
+	require.True(t, claimed.Next.IsZero())
+}
+
+func TestClaimFloors(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	ids := enqueue(t, pool, 1, priority(3))
+	ids = append(ids, enqueue(t, pool, 1, priority(2))...)
+	now := query[time.Time](t, pool, `SELECT clock_timestamp()`)
+	at := func(floors [store.Priorities]time.Time) []uuid.UUID {
+		claimed, err := s.Claim(t.Context(), &store.Claim{Owner: owner, Token: uuid.New(), Queue: "q", Limit: 10, Capabilities: []int64{capability}, Floors: floors})
+		require.NoError(t, err)
+		return idsOf(claimed.Jobs)
+	}
+	require.Empty(t, at([store.Priorities]time.Time{now, now, now, now}))
+	require.Empty(t, at([store.Priorities]time.Time{{}, now, now, {}}))
+	require.Equal(t, ids[1:], at([store.Priorities]time.Time{now, now, {}, now}))
+	exact := query[time.Time](t, pool, `SELECT run_at FROM pawl.ready`)
+	require.Equal(t, ids[:1], at([store.Priorities]time.Time{{}, exact, {}, {}}), "a floor is inclusive")
+}
+
+func TestClaimByAStranger(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	enqueue(t, pool, 3)
+	_, err := s.Claim(t.Context(), &store.Claim{Owner: uuid.New(), Token: uuid.New(), Queue: "q", Limit: 10, Capabilities: []int64{capability}})
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, store.NotRegistered, pgErr.Code)
+	_, err = s.Claim(t.Context(), &store.Claim{Owner: owner, Token: uuid.New(), Queue: "q", Limit: store.MaxBatch + 1})
+	require.ErrorContains(t, err, "at most 128")
+	require.Equal(t, store.Audit{Ready: 3}, audit(t, s))
+}
+
+// A full lease uses every bit of its map.
+func TestFullLease(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	enqueue(t, pool, store.MaxBatch+1)
+	jobs := claim(t, s, owner, store.MaxBatch)
+	require.Len(t, jobs, store.MaxBatch)
+	require.Equal(t, store.Audit{Ready: 1, Leased: store.MaxBatch}, audit(t, s))
+	for i := len(jobs) - 1; i >= 0; i-- {
+		require.Equal(t, []bool{true}, settle(t, s, owner, settlement(jobs[i], store.Completed)))
+	}
+	require.Equal(t, store.Audit{Ready: 1, Completed: store.MaxBatch}, audit(t, s))
+	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.leases`))
+}
+
+// Eight claimers of three processes, with retries and give-backs in between:
+// every job is done exactly once, and no two hold one at the same time.
+func TestClaimersNeverShare(t *testing.T) {
+	t.Parallel()
+	const jobs = 3000
+	pool := testdb.Migrated(t)
+	s, err := store.Open(t.Context(), pool, store.DefaultSchema, 8)
+	require.NoError(t, err)
+	defer s.Close()
+	for range jobs / 500 {
+		enqueue(t, pool, 500, attempts(100))
+	}
+	owners := []uuid.UUID{register(t, s, time.Minute), register(t, s, time.Minute), register(t, s, time.Minute)}
+
+	var (
+		mu        sync.Mutex
+		held      = make(map[uuid.UUID]bool)
+		completed = make(map[uuid.UUID]int)
+	)
+	work := func(owner uuid.UUID, random *rand.Rand) error {
+		for {
+			c, err := s.Claim(t.Context(), &store.Claim{Owner: owner, Token: uuid.New(), SuspectToken: uuid.New(), Queue: "q", Limit: 1 + random.IntN(100), Capabilities: []int64{capability}})
+			if err != nil {
+				return err
+			}
+			if len(c.Jobs) == 0 {
+				mu.Lock()
+				done := len(completed) == jobs
+				mu.Unlock()
+				if done || t.Context().Err() != nil {
+					return t.Context().Err()
+				}
+				continue
+			}
+			mu.Lock()
+			for _, j := range c.Jobs {
+				if held[j.ID] || completed[j.ID] > 0 {
+					err = fmt.Errorf("job %s is claimed twice", j.ID)
+				}
+				held[j.ID] = true
+			}
+			mu.Unlock()
+			if err != nil {
+				return err
+			}
+			random.Shuffle(len(c.Jobs), func(i, k int) { c.Jobs[i], c.Jobs[k] = c.Jobs[k], c.Jobs[i] })
+			for from := 0; from < len(c.Jobs); {
+				part := c.Jobs[from:min(from+1+random.IntN(40), len(c.Jobs))]
+				from += len(part)
+				settlements := make([]store.Settlement, len(part))
+				mu.Lock()
+				for i, j := range part {
+					settlements[i] = settlement(j, []store.Outcome{store.Completed, store.Completed, store.Completed, store.Retry, store.GiveBack}[random.IntN(5)])
+					delete(held, j.ID)
+					if settlements[i].Outcome == store.Completed {
+						completed[j.ID]++
+					}
+				}
+				mu.Unlock()
+				accepted, err := s.Settle(t.Context(), owner, settlements)
+				if err != nil {
+					return err
+				}
+				for i, ok := range accepted {
+					if !ok {
+						return fmt.Errorf("the settlement of job %s is refused", part[i].ID)
+					}
+				}
+			}
+		}
+	}
+	var claimers sync.WaitGroup
+	for i := range 8 {
+		claimers.Go(func() {
+			if err := work(owners[i%3], rand.New(rand.NewPCG(uint64(i), 1))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	claimers.Wait()
+	require.Equal(t, store.Audit{Completed: jobs}, audit(t, s))
+	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.leases`))
+}
+
+// A job without its row is handed out as missing; its neighbours run.
+func TestMissingRow(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	ids := enqueue(t, pool, 5)
+	exec(t, pool, `DELETE FROM pawl.jobs WHERE id = $1`, ids[2])
+	require.Equal(t, store.Audit{Ready: 5, Homeless: 1}, audit(t, s))
+	jobs := claim(t, s, owner, 10)
+	require.Equal(t, ids, idsOf(jobs))
+	settlements := make([]store.Settlement, len(jobs))
+	for i, j := range jobs {
+		require.Equal(t, i == 2, j.Missing)
+		settlements[i] = settlement(j, store.Completed)
+		if j.Missing {
+			settlements[i].Outcome = store.Quarantine
+			settlements[i].Code, settlements[i].Summary = "missing", "no row"
+		}
+	}
+	require.Equal(t, []bool{true, true, true, true, true}, settle(t, s, owner, settlements...))
+	require.Equal(t, store.Audit{Completed: 4, Quarantined: 1}, audit(t, s))
+	require.Equal(t, "no row", query[string](t, pool, `SELECT reason FROM pawl.quarantine WHERE job_id = $1`, ids[2]))
+}
+
+// Attempts at the ends of their range: a row that was changed by hand, and a
+// smallint that must not overflow.
+func TestAttemptsAtTheirEnd(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	ids := enqueue(t, pool, 3, attempts(store.MaxAttempts))
+	exec(t, pool, `UPDATE pawl.ready SET attempts = 32766 WHERE id <> $1`, ids[0])
+	for _, bad := range []int{-1, 32767} {
+		_, err := pool.Exec(t.Context(), `UPDATE pawl.ready SET attempts = $1`, bad)
+		require.ErrorContains(t, err, "ready_attempts_check")
+	}
+	jobs := claim(t, s, owner, 10)
+	require.Len(t, jobs, 3)
+	require.Equal(t, []int{1, 32767, 32767}, []int{jobs[0].Attempt, jobs[1].Attempt, jobs[2].Attempt})
+	dead := settlement(jobs[2], store.Dead)
+	dead.Code, dead.Summary = "attempts_exhausted", "too many"
+	require.Equal(t, []bool{true, true, true}, settle(t, s, owner, settlement(jobs[0], store.GiveBack), settlement(jobs[1], store.Retry), dead))
+	require.Equal(t, store.Audit{Ready: 2, Dead: 1}, audit(t, s))
+	require.Equal(t, 0, query[int](t, pool, `SELECT attempts FROM pawl.ready WHERE id = $1`, ids[0]))
+	require.Equal(t, 32766, query[int](t, pool, `SELECT attempts FROM pawl.ready WHERE id = $1`, ids[1]))
+}
+
+// buffers is how many pages a claim of 20 touches.
+func buffers(t *testing.T, pool *pgxpool.Pool, owner uuid.UUID) int {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(t.Context())
+	var plan []byte
+	require.NoError(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+		SELECT * FROM pawl.claim($1, $2, $3, 'q', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'))`,
+		pgx.QueryExecModeSimpleProtocol, owner.String(), uuid.NewString(), uuid.NewString()).Scan(&plan))
+	var nodes []struct {
+		Plan struct {
+			Hit  int     `json:"Shared Hit Blocks"`
+			Read int     `json:"Shared Read Blocks"`
+			Rows float64 `json:"Actual Rows"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(plan, &nodes))
+	require.InDelta(t, 21, nodes[0].Plan.Rows, 0, "20 jobs and the last row")
+	return nodes[0].Plan.Hit + nodes[0].Plan.Read
+}
+
+// A table that was vacuumed while empty and then fills up misleads the planner;
+// a claim must not follow it. One session polls, as a worker does.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, queues := range []int{1, 64} {
+		t.Run(fmt.Sprint(queues), func(t *testing.T) {
+			t.Parallel()
+			pool := testdb.Migrated(t, testdb.MaxConns(1))
+			s, err := store.Open(t.Context(), pool, store.DefaultSchema, 1)
+			require.NoError(t, err)
+			defer s.Close()
+			owner := register(t, s, time.Hour)
+			exec(t, pool, `VACUUM ANALYZE`)
+			for range 10 {
+				require.Empty(t, claim(t, s, owner, 20))
+				exec(t, pool, `SELECT * FROM pawl.claim($1, $2, $3, 'q', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'))`, owner, uuid.New(), uuid.New())
+			}
+			enqueue(t, pool, 40)
+			small := buffers(t, pool, owner)
+
+			fill := func(n int, change ...func(*store.Batch)) {
+				for range n / 10_000 {
+					enqueue(t, pool, 10_000, change...)
+				}
+			}
+			fill(60_000)
+			fill(20_000, delay(time.Hour), priority(4))
+			for n := range queues {
+				enqueue(t, pool, 20_000/queues, queue(fmt.Sprintf("other%d", n)))
+			}
+			require.LessOrEqual(t, buffers(t, pool, owner), 2*small)
+			require.Len(t, claim(t, s, owner, 20), 20)
+		})
+	}
+}
