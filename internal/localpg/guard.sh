@@ -67,7 +67,10 @@ fi
 tries=100
 while [ -e "$dir" ]; do
 	rm -rf "$dir" 2>/dev/null
-	[ -e "$dir" ] || exit 0
+	if [ ! -e "$dir" ]; then
+		rmdir "${dir%/*}" 2>/dev/null # where this was the last server
+		exit 0
+	fi
 	tries=$((tries - 1))
 	[ "$tries" -gt 0 ] || exit 1
 	doze

@@ -5,12 +5,16 @@ package localpg
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,6 +24,8 @@ import (
 func TestJoiningIsNeverTooLate(t *testing.T) {
 	t.Parallel()
 	home := testHome(t)
+	// The guard of the last server removes the home, where that is empty.
+	require.NoError(t, os.Mkdir(filepath.Join(home, "keep"), 0o700))
 	var joined, late int
 	for round := range 100 {
 		dir, err := os.MkdirTemp(home, "guarded-")
@@ -134,4 +140,31 @@ func hasChild(t *testing.T, parent int, command string) bool {
 		}
 	}
 	return false
+}
+
+// When the last server is gone, so is the directory of the user, and the lock
+// in it is never held twice while it comes and goes.
+func TestHomeComesAndGoes(t *testing.T) {
+	t.Parallel()
+	h := home{path: filepath.Join(t.TempDir(), "home")}
+	var holders atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				lock, err := h.lock(t.Context())
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.EqualValues(t, 1, holders.Add(1))
+				dir, err := h.newDir(privatePrefix)
+				assert.NoError(t, err)
+				assert.NoError(t, os.Remove(dir))
+				holders.Add(-1)
+				assert.NoError(t, lock.Close())
+			}
+		})
+	}
+	wg.Wait()
+	require.NoDirExists(t, h.path)
 }

@@ -76,9 +76,51 @@ func (h home) make(ctx context.Context) error {
 	return h.account.reaches(ctx, h.path)
 }
 
-// lock waits for the lock of the home. The caller closes the file to unlock.
-func (h home) lock(ctx context.Context) (*os.File, error) {
-	return waitLock(ctx, filepath.Join(h.path, homeLockName))
+// homeLock is the lock of a home while somebody has it.
+type homeLock struct {
+	file *os.File
+	home string
+}
+
+// lock waits for the lock of the home. The caller closes it to unlock.
+//
+// Nothing is to remain when the last server is gone, so whoever has the lock
+// removes its file, and the directory if that is empty then. A lock on a file
+// that is no longer the one at its path is therefore none.
+func (h home) lock(ctx context.Context) (*homeLock, error) {
+	path := filepath.Join(h.path, homeLockName)
+	for {
+		var f *os.File
+		err := h.make(ctx)
+		if err == nil {
+			f, err = waitLock(ctx, path)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(filepath.Dir(h.path)); err == nil && ctx.Err() == nil {
+				continue // somebody has just removed it
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		mine, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if current, err := os.Lstat(path); err == nil && os.SameFile(mine, current) {
+			return &homeLock{f, h.path}, nil
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (l *homeLock) Close() error {
+	err := os.Remove(l.file.Name())
+	err = errors.Join(err, l.file.Close())
+	_ = os.Remove(l.home) // where no server is in it
+	return err
 }
 
 // newDir makes the directory of a new server. The caller has the lock.
