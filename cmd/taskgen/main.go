@@ -1,4 +1,3 @@
-// Taskgen generates.
 package main
 
 import (
@@ -9,9 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/pawlgo/pawl/internal/gen"
+	"github.com/pawlgo/pawl/internal/gen/directive"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -28,7 +29,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(io.Discard)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(stdout, help())
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "taskgen: %v\n%s", err, usage)
@@ -64,6 +65,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 const usage = `usage: taskgen [packages]
 
 Taskgen writes task_gen.go into each of the packages, or into the one of the
-current directory. Packages are named as for go build. See
-go doc github.com/pawlgo/pawl/cmd/taskgen for the annotations it reads.
+current directory. Packages are named as for go build.
 `
+
+// help is the usage and the directives that taskgen reads.
+func help() string {
+	var b strings.Builder
+	b.WriteString(usage + "\nDirectives in the doc comment of a task:\n")
+	for _, s := range directive.Specs() {
+		fmt.Fprintf(&b, "\n%s\n\t%s\n\tdefault: %s\n", s.Usage(), s.Meaning, s.Default)
+	}
+	b.WriteString("\nFor more: go doc github.com/pawlgo/pawl/cmd/taskgen\n")
+	return b.String()
+}

@@ -58,10 +58,14 @@ func (u *unit) at(pos token.Pos) string { return u.diags.At(u.pkgs.Fset.Position
 // find finds the tasks and reads their directives.
 func (u *unit) find() {
 	u.decls = declare.Find(u.pkgs, u.pkg, u.diags)
+	report := directive.Reporter{Errorf: u.errorf, At: u.at, LineStart: func(pos token.Pos, n int) token.Pos {
+		file := u.pkgs.Fset.File(pos)
+		return file.LineStart(file.PositionFor(pos, false).Line + n)
+	}}
 	for _, d := range u.decls {
 		u.tasks = append(u.tasks, &render.Task{
 			Name: d.Name, NamePos: d.NamePos, Args: d.Args,
-			Policy: directive.Read(d.Doc, d.Name, d.NamePos, u.errorf, u.at),
+			Policy: directive.Read(d.Doc, d.Name, d.NamePos, report),
 		})
 	}
 }

@@ -28,6 +28,7 @@ func New(dir string) *List { return &List{dir: dir} }
 // Addf adds an error at pos.
 func (l *List) Addf(pos token.Position, format string, args ...any) {
 	pos.Filename = l.rel(pos.Filename)
+	pos.Column = max(pos.Column, 1) // a //line comment may leave it out
 	l.errs = append(l.errs, located{pos, fmt.Sprintf(format, args...)})
 }
 

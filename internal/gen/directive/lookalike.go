@@ -17,29 +17,27 @@ type lookalike struct {
 	pos  token.Pos
 }
 
-var (
-	// A marker, a word, a separator, and the word that would be the directive's
-	// name.
-	lookalikePattern = regexp.MustCompile(`^([/*!@+#\s-]*)(\w+)(\s*[:.=/-]\s*|\s+)(\w+)`)
-	lineStart        = regexp.MustCompile(`(?m)^`)
-)
+// A marker, a word, a separator, and the word that would be the directive's name.
+var lookalikePattern = regexp.MustCompile(`^([/*!@+#\s-]*)(\w+)(\s*[:.=/-]\s*|\s+)(\w+)`)
 
 // lookalikes finds them in one comment of a declaration.
-func lookalikes(c *ast.Comment) []lookalike {
-	var found []lookalike
-	if strings.HasPrefix(c.Text, "//") {
-		if name := resembles(c.Text[2:]); name != "" {
-			found = append(found, lookalike{name, c.Slash})
+func lookalikes(c *ast.Comment, lineStart func(token.Pos, int) token.Pos) []lookalike {
+	if text, ok := strings.CutPrefix(c.Text, "//"); ok {
+		if name := resembles(text); name != "" {
+			return []lookalike{{name, c.Slash}}
 		}
-		return found
+		return nil
 	}
-	for _, at := range lineStart.FindAllStringIndex(c.Text, -1) {
-		line, _, _ := strings.Cut(c.Text[at[0]:], "\n")
-		if at[0] == 0 {
-			line = line[2:]
-		}
-		if name := resembles(strings.TrimSuffix(line, "*/")); name != "" {
-			found = append(found, lookalike{name, c.Slash + token.Pos(at[0]+indent(c.Text[at[0]:]))})
+	var found []lookalike
+	text := strings.TrimSuffix(strings.TrimPrefix(c.Text, "/*"), "*/")
+	for i, line := range strings.Split(text, "\n") {
+		name := resembles(line)
+		switch {
+		case name == "":
+		case i == 0:
+			found = append(found, lookalike{name, c.Slash})
+		default:
+			found = append(found, lookalike{name, lineStart(c.Slash, i) + token.Pos(indent(line))})
 		}
 	}
 	return found

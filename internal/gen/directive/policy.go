@@ -56,11 +56,19 @@ func defaults() Policy {
 	}
 }
 
+// Reporter is where errors go.
+type Reporter struct {
+	Errorf func(pos token.Pos, format string, args ...any)
+	// At writes a position for a message.
+	At func(token.Pos) string
+	// LineStart returns where the nth line after that of pos begins.
+	LineStart func(pos token.Pos, n int) token.Pos
+}
+
 // Read reads the directives in doc, the comment of the declaration called name
-// at namePos. It reports errors through errorf and writes positions for messages
-// with at.
-func Read(doc *ast.CommentGroup, name string, namePos token.Pos, errorf func(token.Pos, string, ...any), at func(token.Pos) string) Policy {
-	r := &reader{policy: defaults(), errorf: errorf, at: at, seen: map[string]token.Pos{}}
+// at namePos.
+func Read(doc *ast.CommentGroup, name string, namePos token.Pos, report Reporter) Policy {
+	r := &reader{Reporter: report, policy: defaults(), seen: map[string]token.Pos{}}
 	if doc != nil {
 		for _, c := range doc.List {
 			r.comment(c)
@@ -72,19 +80,18 @@ func Read(doc *ast.CommentGroup, name string, namePos token.Pos, errorf func(tok
 
 // reader reads the directives of one declaration.
 type reader struct {
+	Reporter
 	policy  Policy
-	unknown int // as given; 0 for the default
-	errorf  func(token.Pos, string, ...any)
-	at      func(token.Pos) string
+	unknown int                  // as given; 0 for the default
 	seen    map[string]token.Pos // directives that were given, right or wrong
 }
 
 func (r *reader) comment(c *ast.Comment) {
 	d, ok := ast.ParseDirective(c.Slash, c.Text)
 	if !ok || d.Tool != Tool {
-		for _, l := range lookalikes(c) {
+		for _, l := range lookalikes(c, r.LineStart) {
 			r.seen[l.name] = l.pos
-			r.errorf(l.pos, "this is a comment and no directive: write //task:%s, without blanks and in lower case", l.name)
+			r.Errorf(l.pos, "this is a comment and no directive: write //task:%s, without blanks and in lower case", l.name)
 		}
 		return
 	}
@@ -93,12 +100,12 @@ func (r *reader) comment(c *ast.Comment) {
 		if near := suggest.Near(d.Name, names()); near != "" {
 			r.seen[near] = c.Slash
 		}
-		r.errorf(c.Slash, "there is no directive //task:%s%s; there are %s",
+		r.Errorf(c.Slash, "there is no directive //task:%s%s; there are %s",
 			d.Name, suggest.DidYouMean(d.Name, names()), strings.Join(names(), ", "))
 		return
 	}
 	if first, ok := r.seen[s.Name]; ok {
-		r.errorf(c.Slash, "//task:%s is given twice, first at %s", s.Name, r.at(first))
+		r.Errorf(c.Slash, "//task:%s is given twice, first at %s", s.Name, r.At(first))
 		return
 	}
 	r.seen[s.Name] = c.Slash
@@ -117,17 +124,17 @@ func (r *reader) finish(name string, namePos token.Pos) {
 	if _, given := r.seen["kind"]; !given {
 		p.Kind, p.KindPos = SnakeCase(name), namePos
 		if !namePattern.MatchString(p.Kind) {
-			r.errorf(namePos, "the kind would be %q, which is no name like %s: give one with //task:kind NAME", p.Kind, nameGrammar)
+			r.Errorf(namePos, "the kind would be %q, which is no name like %s: give one with //task:kind NAME", p.Kind, nameGrammar)
 		}
 	}
 	if _, given := r.seen["queue"]; !given {
-		r.errorf(namePos, "%s has no queue: add //task:queue NAME to its comment", name)
+		r.Errorf(namePos, "%s has no queue: add //task:queue NAME to its comment", name)
 	}
 }
 
 func (r *reader) name(a args, what string) (string, bool) {
 	if !namePattern.MatchString(a.value.text) {
-		r.errorf(a.value.pos, "%q is no name for a %s: it has to match %s", a.value.text, what, nameGrammar)
+		r.Errorf(a.value.pos, "%q is no name for a %s: it has to match %s", a.value.text, what, nameGrammar)
 		return "", false
 	}
 	return a.value.text, true
@@ -150,7 +157,7 @@ func (r *reader) priority(a args) {
 			return
 		}
 	}
-	r.errorf(a.value.pos, "%q is no priority%s; there are %s", a.value.text,
+	r.Errorf(a.value.pos, "%q is no priority%s; there are %s", a.value.text,
 		suggest.DidYouMean(a.value.text, priorities), strings.Join(priorities, ", "))
 }
 
@@ -168,13 +175,13 @@ func (r *reader) retry(a args) {
 		if attemptsOK = ok && n >= 1 && n <= maxAttempts; attemptsOK {
 			p.Attempts = n
 		} else {
-			r.errorf(w.pos, "attempts=%s: give a whole number from 1 to %d", w.text, maxAttempts)
+			r.Errorf(w.pos, "attempts=%s: give a whole number from 1 to %d", w.text, maxAttempts)
 		}
 	}
 	if w, ok := a.keys["jitter"]; ok {
 		j, err := strconv.ParseFloat(w.text, 64)
 		if err != nil || !(j >= 0 && j <= 1) || strings.ContainsAny(w.text, "xXpP_") {
-			r.errorf(w.pos, "jitter=%s: give a share from 0 to 1", w.text)
+			r.Errorf(w.pos, "jitter=%s: give a share from 0 to 1", w.text)
 		} else {
 			p.Jitter = j
 		}
@@ -183,9 +190,9 @@ func (r *reader) retry(a args) {
 		n, ok := number(w.text)
 		switch {
 		case !ok || n < 1 || n > maxAttempts:
-			r.errorf(w.pos, "unknown=%s: give a whole number from 1 to the attempts", w.text)
+			r.Errorf(w.pos, "unknown=%s: give a whole number from 1 to the attempts", w.text)
 		case attemptsOK && n > p.Attempts:
-			r.errorf(w.pos, "unknown=%d is above attempts, which are %d", n, p.Attempts)
+			r.Errorf(w.pos, "unknown=%d is above attempts, which are %d", n, p.Attempts)
 		default:
 			r.unknown = n
 		}
@@ -215,21 +222,21 @@ func (r *reader) backoff(a args) {
 	switch {
 	case !ok || p.Base <= p.Max:
 	case baseGiven:
-		r.errorf(base.pos, "base=%s is above max, which is %s", base.text, Short(p.Max))
+		r.Errorf(base.pos, "base=%s is above max, which is %s", base.text, Short(p.Max))
 	default:
-		r.errorf(limit.pos, "max=%s is below base, which is %s", limit.text, Short(p.Base))
+		r.Errorf(limit.pos, "max=%s is below base, which is %s", limit.text, Short(p.Base))
 	}
 }
 
 func (r *reader) idempotency(a args) {
 	fields, ok := a.keys["fields"]
 	if !ok {
-		r.errorf(a.pos, "//task:idempotency has no fields: add fields=A,B")
+		r.Errorf(a.pos, "//task:idempotency has no fields: add fields=A,B")
 	} else {
 		r.policy.Fields = r.fields(fields)
 	}
 	if keep, ok := a.keys["keep"]; !ok {
-		r.errorf(a.pos, "//task:idempotency has no keep: add keep=DURATION, how long a key is held at least")
+		r.Errorf(a.pos, "//task:idempotency has no keep: add keep=DURATION, how long a key is held at least")
 	} else if d, ok := r.duration(keep, "keep"); ok {
 		r.policy.Keep = d
 	}
@@ -241,9 +248,9 @@ func (r *reader) fields(w word) []Field {
 	for name := range strings.SplitSeq(w.text, ",") {
 		switch {
 		case name == "":
-			r.errorf(pos, "fields=%s names an empty field: write a list as A,B", w.text)
+			r.Errorf(pos, "fields=%s names an empty field: write a list as A,B", w.text)
 		case contains(fields, name):
-			r.errorf(pos, "fields=%s names %s twice", w.text, name)
+			r.Errorf(pos, "fields=%s names %s twice", w.text, name)
 		default:
 			fields = append(fields, Field{name, pos})
 		}
@@ -263,7 +270,7 @@ func contains(fields []Field, name string) bool {
 
 func (r *reader) organization(a args) {
 	if strings.Contains(a.value.text, ",") {
-		r.errorf(a.value.pos, "//task:organization takes one field: %q is a list", a.value.text)
+		r.Errorf(a.value.pos, "//task:organization takes one field: %q is a list", a.value.text)
 		return
 	}
 	r.policy.Organization = &Field{a.value.text, a.value.pos}
@@ -273,9 +280,9 @@ func (r *reader) duration(w word, what string) (time.Duration, bool) {
 	d, err := time.ParseDuration(w.text)
 	switch {
 	case err != nil:
-		r.errorf(w.pos, "%q is no duration: write one like 30s, 1h30m or 500ms", w.text)
+		r.Errorf(w.pos, "%q is no duration: write one like 30s, 1h30m or 500ms", w.text)
 	case d <= 0:
-		r.errorf(w.pos, "%q: %s has to be above zero", w.text, what)
+		r.Errorf(w.pos, "%q: %s has to be above zero", w.text, what)
 	default:
 		return d, true
 	}

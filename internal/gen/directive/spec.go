@@ -19,8 +19,8 @@ type Spec struct {
 	Name    string
 	Value   string   // what its one value is called; empty where it takes keys
 	Keys    []string // in the order of the documentation
-	Meaning string
-	Default string
+	Meaning string   // for the command's help
+	Default string   // likewise
 	set     func(*reader, args)
 }
 
@@ -30,20 +30,19 @@ func Specs() []Spec {
 		{Name: "kind", Value: "NAME", set: (*reader).kind,
 			Meaning: "the stable wire name", Default: "snake_case of the Go name"},
 		{Name: "queue", Value: "NAME", set: (*reader).queue,
-			Meaning: "the queue", Default: "required"},
+			Meaning: "the queue", Default: "none, it has to be given"},
 		{Name: "priority", Value: "low|normal|high|urgent", set: (*reader).priority,
 			Meaning: "the order within the queue", Default: "normal"},
 		{Name: "retry", Keys: []string{"attempts", "base", "max", "jitter", "unknown"}, set: (*reader).retry,
-			Meaning: "attempts in all; the delay after attempt n is min(max, base·2^(n-1)), then ± jitter as a share of it; " +
-				"a failure that nobody classified is a dead letter from attempt unknown on",
+			Meaning: "attempts in all, the backoff between them, and from which attempt on an unclassified failure is a dead letter",
 			Default: "attempts=10 base=1s max=10m jitter=0.2 unknown=min(5, attempts)"},
 		{Name: "timeout", Value: "DURATION", set: (*reader).timeout,
 			Meaning: "how long one attempt may take", Default: "1m"},
 		{Name: "idempotency", Keys: []string{"fields", "keep"}, set: (*reader).idempotency,
-			Meaning: "one job for equal values of these fields of the payload, held while it is unfinished and at least keep from its enqueue",
-			Default: "none; both keys are required"},
+			Meaning: "one job for equal values of these fields, while it is unfinished and for at least keep",
+			Default: "none"},
 		{Name: "organization", Value: "FIELD", set: (*reader).organization,
-			Meaning: "the field of the payload that names the tenant; it scopes the idempotency key", Default: "none"},
+			Meaning: "the field of the payload that names the tenant", Default: "none"},
 	}
 }
 

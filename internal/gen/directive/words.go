@@ -47,7 +47,7 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 	ok := true
 	fail := func(pos token.Pos, format string, v ...any) {
 		ok = false
-		r.errorf(pos, format, v...)
+		r.Errorf(pos, format, v...)
 	}
 	for i, w := range list {
 		if at := strings.Index(w.text, "//"); at >= 0 {
@@ -83,7 +83,7 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 		case text == "":
 			fail(keyed.pos, "%s= has no value", key)
 		case a.keys[key].text != "":
-			fail(w.pos, "%s= is given twice, first at %s", key, r.at(a.keys[key].pos-token.Pos(len(key)+1)))
+			fail(w.pos, "%s= is given twice, first at %s", key, r.At(a.keys[key].pos-token.Pos(len(key)+1)))
 		default:
 			a.keys[key] = keyed
 		}
