@@ -34,7 +34,7 @@ type Settlement struct {
 
 // Settle writes settlements, each behind its fence, and tells for each whether
 // it was accepted. What was not is no longer the caller's to write: the lease
-// was lost. No two settlements of a call may be of the same attempt.
+// was lost. Of several settlements of one attempt in a call the first counts.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settlement) (accepted []bool, err error) {
 	type attempt struct {
 		token    uuid.UUID
@@ -43,29 +43,35 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settl
 	n := len(settlements)
 	var (
 		index     = make(map[attempt]int, n)
-		tokens    = make([]uuid.UUID, n)
-		positions = make([]int32, n)
-		ids       = make([]uuid.UUID, n)
-		outcomes  = make([]int16, n)
+		tokens    = make([]uuid.UUID, 0, n)
+		positions = make([]int32, 0, n)
+		ids       = make([]uuid.UUID, 0, n)
+		outcomes  = make([]int16, 0, n)
 		delays    []int64 // shorter arrays than the rest read as NULL
 		codes     []*string
 		summaries []*string
 	)
 	for i := range settlements {
 		x := &settlements[i]
-		tokens[i], positions[i], ids[i], outcomes[i] = x.Token, int32(x.Position), x.ID, int16(x.Outcome)
-		index[attempt{x.Token, positions[i]}] = i
+		a := attempt{x.Token, int32(x.Position)}
+		if _, ok := index[a]; ok {
+			continue
+		}
+		index[a] = i
+		at := len(ids)
+		tokens, positions = append(tokens, x.Token), append(positions, a.position)
+		ids, outcomes = append(ids, x.ID), append(outcomes, int16(x.Outcome))
 		if x.Delay != 0 && delays == nil {
 			delays = make([]int64, n)
 		}
 		if delays != nil {
-			delays[i] = x.Delay.Microseconds()
+			delays[at] = x.Delay.Microseconds()
 		}
 		if x.Code != "" {
 			if codes == nil {
 				codes, summaries = make([]*string, n), make([]*string, n)
 			}
-			codes[i], summaries[i] = &x.Code, &x.Summary
+			codes[at], summaries[at] = &x.Code, &x.Summary
 		}
 	}
 	accepted = make([]bool, n)

@@ -1,7 +1,8 @@
 -- Settlement: the end of attempts, fenced by token, position and job id.
 
 -- The settlements of a call that the fence accepts: the lease is the owner's,
--- and the job is still open in it.
+-- the job is still open in it, and the outcome is one that there is, since any
+-- other would take the job out of its lease into nowhere.
 CREATE FUNCTION {schema}.acceptable(p_owner uuid, p_tokens uuid[], p_positions integer[], p_ids uuid[], p_outcomes smallint[],
 	p_delays_us bigint[], p_codes text[], p_summaries text[])
 RETURNS TABLE (token uuid, pos integer, id uuid, outcome smallint, delay_us bigint, code text, summary text,
@@ -11,7 +12,7 @@ AS $$
 	SELECT u.token, u.pos, u.id, u.outcome, u.delay_us, u.code, u.summary, l.days[u.pos], l.attempts[u.pos], l.queue, l.claimed_at
 	FROM unnest(p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) u(token, pos, id, outcome, delay_us, code, summary)
 	JOIN {schema}.leases l ON l.token = u.token
-	WHERE l.owner = p_owner AND l.job_ids[u.pos] = u.id
+	WHERE l.owner = p_owner AND l.job_ids[u.pos] = u.id AND u.outcome BETWEEN 1 AND 7
 		AND CASE WHEN u.pos BETWEEN 1 AND 128 THEN get_bit(l.open, u.pos - 1) = 1 ELSE false END
 $$;
 

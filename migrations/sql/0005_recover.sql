@@ -64,6 +64,10 @@ BEGIN
 			FROM leases l CROSS JOIN LATERAL unnest(l.job_ids, l.days) WITH ORDINALITY u(id, day, pos)
 			LEFT JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = u.day AND j.id = u.id OFFSET 0) j ON true
 			WHERE l.token = v_lease.token AND get_bit(l.open, u.pos::integer - 1) = 1;
+			IF v_jobs.ids IS NULL THEN -- nothing is open in it
+				DELETE FROM leases l WHERE l.token = v_lease.token;
+				CONTINUE;
+			END IF;
 			PERFORM settle(v_lease.owner, v_jobs.tokens, v_jobs.positions, v_jobs.ids, v_jobs.outcomes, '{}', v_jobs.codes, v_jobs.summaries);
 			buried := buried + v_jobs.buried;
 			requeued := requeued + cardinality(v_jobs.ids) - v_jobs.buried;
