@@ -50,10 +50,13 @@ type Row struct {
 	Kind     string
 	Queue    string
 	Versions []Version
+	Current  int // the version that an enqueue writes
 	Policy   Policy
 	// Run decodes the payload and calls the handler. A payload that cannot be
-	// decoded comes back as an error for which DecodeError is in the chain.
+	// decoded comes back as a [*DecodeError].
 	Run func(ctx context.Context, d *Delivery) error
+	// Decode only decodes a stored payload, upgraders included.
+	Decode func(version int, raw []byte) error
 }
 
 // DecodeError says that a stored payload could not be decoded. No retry can

@@ -68,7 +68,11 @@ func Row[A any](k *Kind[A], handle func(context.Context, *task.Job[A]) error) di
 		versions[i] = dispatch.Version{Number: c.Version, Capability: int64(c.ID)}
 	}
 	return dispatch.Row{
-		Kind: k.Name, Queue: k.Queue, Versions: versions, Policy: k.Policy,
+		Kind: k.Name, Queue: k.Queue, Versions: versions, Current: k.Version, Policy: k.Policy,
+		Decode: func(version int, raw []byte) error {
+			_, err := k.Decode(version, raw)
+			return err
+		},
 		Run: func(ctx context.Context, d *dispatch.Delivery) error {
 			args, err := k.Decode(d.Version, d.Args)
 			if err != nil {
