@@ -61,13 +61,10 @@ func (a *attempt) run(s *session) {
 	defer cancel()
 	a.ctx = ctx
 	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
-	err := a.call(ctx)
-	if watchdog.Stop() {
-		a.conclude(a.judge(err))
-		return
-	}
-	// The watchdog ran. If it gave up on this attempt, it counted it as stuck.
-	if !a.conclude(a.judge(err)) {
+	v := a.judge(a.call(ctx))
+	watchdog.Stop()
+	// If the watchdog gave up on this attempt, it counted it as stuck.
+	if !a.conclude(v) {
 		a.w.counters.stuck.Add(-1)
 		a.log().Warn("a stuck handler has returned", "after", time.Since(a.started))
 	}
@@ -105,11 +102,14 @@ func (a *attempt) call(ctx context.Context) (err error) {
 // judge turns the handler's error into a verdict, and tells the log.
 func (a *attempt) judge(err error) verdict {
 	cause := context.Cause(a.ctx)
-	v := decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, err, cause, rand.Float64())
+	v := a.decide(err, cause)
+	if a.ended.Load() {
+		return v // the watchdog has told
+	}
 	if errors.Is(cause, task.ErrTimeout) {
 		a.w.counters.timeouts.Add(1)
 	}
-	if p, ok := errors.AsType[*panicError](err); ok {
+	if p, ok := err.(*panicError); ok {
 		a.w.counters.panics.Add(1)
 		a.log().Error("the handler panicked", "panic", summarize(p), "stack", string(p.stack))
 	}
@@ -121,6 +121,23 @@ func (a *attempt) judge(err error) verdict {
 	case store.Cancelled:
 		a.log().Info("the job is cancelled", "code", v.code, "error", v.summary)
 	}
+	return v
+}
+
+// decide is [decide] in a goroutine of its own, which an error whose methods
+// end it, or never return, cannot take from the attempt.
+func (a *attempt) decide(err, cause error) verdict {
+	if err == nil {
+		return verdict{outcome: store.Completed}
+	}
+	random := rand.Float64()
+	v := decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, errGoexit, cause, random)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v = decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, err, cause, random)
+	}()
+	<-done
 	return v
 }
 

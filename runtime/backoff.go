@@ -12,7 +12,7 @@ import (
 // from [0, 1).
 func backoff(p dispatch.Policy, attempt int, random float64) time.Duration {
 	delay := p.Max
-	if shift := attempt - 1; shift < 62 && p.Base <= p.Max>>shift {
+	if shift := max(attempt-1, 0); shift < 62 && p.Base <= p.Max>>shift {
 		delay = p.Base << shift
 	}
 	if p.Jitter <= 0 {

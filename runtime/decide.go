@@ -49,10 +49,16 @@ type verdict struct {
 // decide turns the end of an attempt into a verdict. The cause is that of the
 // handler's context, nil while that had not ended. It never fails, whatever the
 // handler returned.
-func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, random float64) verdict {
+func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, random float64) (v verdict) {
 	if err == nil {
 		return verdict{outcome: store.Completed}
 	}
+	// Asking an error what it wraps runs the application's code.
+	defer func() {
+		if r := recover(); r != nil {
+			v = decide(p, attempt, maxAttempts, fmt.Errorf("an error of type %T that panics when it is asked what it wraps: %v", err, r), cause, random)
+		}
+	}()
 	retry := func(code string, delay time.Duration) verdict {
 		v := verdict{outcome: store.Retry, delay: delay, code: code, summary: summarize(err)}
 		if attempt >= maxAttempts {
@@ -96,7 +102,7 @@ func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, rando
 			return retry(codeLeaseLost, 0)
 		}
 	}
-	v := retry(code, wait)
+	v = retry(code, wait)
 	if v.outcome == store.Retry && attempt >= p.Unknown {
 		v.outcome, v.delay = store.Dead, 0
 		v.summary = clip(fmt.Sprintf("unclassified failure at attempt %d; return task.Transient(err) to have it retried, or task.Permanent(err): %s", attempt, v.summary))
@@ -127,16 +133,17 @@ func summarize(err error) (text string) {
 
 func clip(text string) string {
 	cut := len(text) > maxSummary
-	if cut {
-		end := maxSummary - len(clipped)
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end]
+	if cut { // of what may be megabytes
+		text = text[:maxSummary]
 	}
+	// A replacement may be longer than what it replaces.
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	if cut {
-		text += clipped
+	if !cut && len(text) <= maxSummary {
+		return text
 	}
-	return text
+	end := min(len(text), maxSummary-len(clipped))
+	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + clipped
 }
