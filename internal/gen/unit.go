@@ -148,8 +148,8 @@ func (u *unit) concerns(pos token.Pos) bool {
 // reportUnknown adds an error for what has no type in a payload, where the type
 // checker's own is not reported: such a name is one that taskgen generates.
 func (u *unit) reportUnknown(reported *diag.List) {
-	if load.HasSyntaxErrors(u.pkg) {
-		return
+	if !reported.Empty() && (load.HasSyntaxErrors(u.pkg) || load.HasBrokenImports(u.pkg)) {
+		return // it follows from those
 	}
 	for _, unknown := range u.unknown {
 		if pos := u.pkgs.Fset.Position(unknown.pos); !u.diags.HasLine(pos) && !reported.HasLine(pos) {

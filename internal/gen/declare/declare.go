@@ -167,14 +167,16 @@ func (f *finder) isTask(expr ast.Expr) bool {
 		return true
 	}
 	expr, _ = splitIndex(expr)
-	var id *ast.Ident
 	switch e := ast.Unparen(expr).(type) {
 	case *ast.Ident:
-		id = e
+		return isTaskObject(f.info.Uses[e])
 	case *ast.SelectorExpr:
-		id = e.Sel
+		// By name where the import failed, which is an error of its own.
+		x, _ := e.X.(*ast.Ident)
+		qualifier, ok := f.info.Uses[x].(*types.PkgName)
+		return ok && qualifier.Imported().Path() == TaskPath && e.Sel.Name == "Task"
 	}
-	return id != nil && isTaskObject(f.info.Uses[id])
+	return false
 }
 
 // payload returns the type argument of expr, a task.Task, and where it stands.

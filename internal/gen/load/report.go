@@ -98,9 +98,7 @@ func (p *Packages) reportTypes(diags *diag.List, pkg *packages.Package, f Filter
 		return // what follows from those is noise
 	}
 	var hard []types.Error
-	waits := slices.ContainsFunc(slices.Collect(maps.Values(pkg.Imports)), func(imported *packages.Package) bool {
-		return len(imported.Errors) > 0
-	})
+	waits := HasBrokenImports(pkg)
 	for _, e := range pkg.TypeErrors {
 		switch {
 		case e.Soft: // unused imports and the like: function bodies are missing
@@ -124,6 +122,13 @@ func (p *Packages) reportTypes(diags *diag.List, pkg *packages.Package, f Filter
 func HasSyntaxErrors(pkg *packages.Package) bool {
 	return slices.ContainsFunc(pkg.Errors, func(e packages.Error) bool {
 		return e.Kind == packages.ParseError && filepath.Base(parsePosition("", e.Pos).Filename) != OutputName
+	})
+}
+
+// HasBrokenImports reports whether pkg imports what cannot be found or has errors.
+func HasBrokenImports(pkg *packages.Package) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(pkg.Imports)), func(imported *packages.Package) bool {
+		return len(imported.Errors) > 0
 	})
 }
 

@@ -33,7 +33,7 @@ func File(p *Package) ([]byte, error) {
 	}
 	nameImports(file, p.Path, p.Tasks, func(name string) bool { return names[name] || p.Taken(name) })
 
-	file.Comment("This file calls a package task that still serves its generation.")
+	file.Comment("Stale code stops compiling here: run go generate.")
 	file.Const().Id("_").Op("=").Qual(taskimplPath, "GeneratorVersion1")
 	constants(file, p.Tasks)
 	for _, t := range p.Tasks {

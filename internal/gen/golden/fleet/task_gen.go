@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// This file calls a package task that still serves its generation.
+// Stale code stops compiling here: run go generate.
 const _ = taskimpl.GeneratorVersion1
 
 // QueueFleetReports is the queue of [BuildReport].
