@@ -54,10 +54,11 @@ func settingsFor(o *options) settings {
 		},
 		Answer: dawdle(events, 40*time.Second, 160*time.Millisecond),
 		Batch:  max(len(o.trace)/100, 100),
-		Limit:  55*time.Second + time.Duration(len(o.trace))*time.Millisecond + time.Duration(trips)*60*time.Millisecond,
+		Limit:  45*time.Second + time.Duration(len(o.trace))*time.Millisecond + time.Duration(trips)*60*time.Millisecond,
 	}
 	if o.drill {
-		s.Ingest = 12 * time.Second
+		// Slow enough for alerts to keep up with: that they do is to be shown.
+		s.Ingest = max(12*time.Second, time.Duration(len(o.trace)/1500)*time.Second)
 	}
 	return s
 }
