@@ -97,8 +97,12 @@ func (c *Checker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 					name = field.Name()
 				}
 				fields = append(fields, jsonField{name, path, field.Type(), at})
-				if tag.quoted && !quotable(field.Type()) {
+				switch {
+				case !tag.quoted:
+				case !quotable(field.Type()):
 					c.errorf(at, "the option string of its json tag is for numbers and booleans")
+				case c.marshals(field.Type()):
+					c.errorf(at, "the option string of its json tag is for plain numbers and booleans: %s encodes itself without it, and is not decoded with it", c.TypeName(field.Type()))
 				}
 			}
 		}
@@ -112,13 +116,11 @@ func (c *Checker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 // stored reports whether encoding/json stores a field at all, and says so where
 // it does not.
 func (c *Checker) stored(field *types.Var, isStruct bool, tag tag, at place) bool {
+	if t := field.Type(); field.Embedded() && isStruct && (tag.name == "" || !field.Exported()) && c.marshals(t) {
+		c.errorf(at, "%s is embedded, and encoding/json takes it apart instead of calling its methods: give it a field name", c.TypeName(t))
+		return false
+	}
 	if field.Exported() {
-		if field.Embedded() && isStruct && tag.name == "" {
-			if t := field.Type(); c.marshals(t) {
-				c.errorf(at, "%s is embedded, and encoding/json takes it apart instead of calling its methods: give it a field name", c.TypeName(t))
-				return false
-			}
-		}
 		return true
 	}
 	_, pointer := types.Unalias(field.Type()).(*types.Pointer)

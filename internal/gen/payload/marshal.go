@@ -37,6 +37,23 @@ func newMethod(name string, params, results []types.Type) method {
 
 func implements(t types.Type, m method) bool { return types.Implements(t, m.iface) }
 
+// takenOver returns the embedded field of s, the structure of t, that encodes or
+// decodes all of it, and the method that does. Methods for JSON go before those
+// for text, as they do in encoding/json.
+func takenOver(t types.Type, s *types.Struct) (*types.Var, method) {
+	for _, pair := range [][2]method{{marshalJSON, marshalText}, {unmarshalJSON, unmarshalText}} {
+		for _, m := range pair {
+			if field := promotedFrom(t, s, m); field != nil {
+				return field, m
+			}
+			if implements(types.NewPointer(t), m) {
+				break // its own
+			}
+		}
+	}
+	return nil, method{}
+}
+
 // promotedFrom returns the embedded field of s, the structure of t, that its
 // method m comes from; nil where t has no such method or declares it itself.
 func promotedFrom(t types.Type, s *types.Struct, m method) *types.Var {

@@ -216,13 +216,11 @@ func (c *Checker) opaque(t types.Type, p place) bool {
 		ptr = nil
 	}
 	has := func(i method) bool { return implements(t, i) || ptr != nil && implements(ptr, i) }
-	if s, ok := t.Underlying().(*types.Struct); ok {
-		for _, m := range []method{marshalJSON, marshalText, unmarshalJSON, unmarshalText} {
-			if field := promotedFrom(t, s, m); field != nil && has(m) {
-				c.errorf(p.at(c, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
-					c.TypeName(field.Type()), m.name)
-				return true
-			}
+	if s, ok := t.Underlying().(*types.Struct); ok && s.NumFields() > 1 {
+		if field, m := takenOver(t, s); field != nil && has(m) {
+			c.errorf(p.at(c, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
+				c.TypeName(field.Type()), m.name)
+			return true
 		}
 	}
 	json, text := has(marshalJSON), has(marshalText)

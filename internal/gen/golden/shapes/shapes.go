@@ -47,9 +47,36 @@ type Everyone struct {
 	Inline   struct {
 		Yes bool `json:"yes"`
 	} `json:"inline"`
+	Stamp   Stamp    `json:"stamp"`
+	Noted   Noted    `json:"noted"`
 	Skipped chan int `json:"-"`
 	secret  string   `json:"-"`
 	_       int
+}
+
+// Stamp encodes as the time that is all it has.
+type Stamp struct{ time.Time }
+
+// Noted has the methods of an embedded time, and its own before them.
+type Noted struct {
+	time.Time
+	Note string
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (n Noted) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]string{n.Format(time.RFC3339Nano), n.Note})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (n *Noted) UnmarshalJSON(raw []byte) error {
+	var parts [2]string
+	err := json.Unmarshal(raw, &parts)
+	if err == nil {
+		n.Note = parts[1]
+		n.Time, err = time.Parse(time.RFC3339Nano, parts[0])
+	}
+	return err
 }
 
 type inner struct {

@@ -74,6 +74,7 @@ func TestRoundTrip(t *testing.T) {
 		Raw: json.RawMessage(`{"a":1}`), Digits: "123456789012345678901234567890",
 	}
 	want.Inline.Yes = true
+	want.Stamp.Time, want.Noted = want.At, Noted{want.At, "n"}
 
 	tx := &recorder{}
 	_, err := EnqueueEverything(t.Context(), tx, want)
