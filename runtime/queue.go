@@ -249,6 +249,10 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if !claimed.Next.IsZero() {
 		next = max(claimed.Next.Sub(claimed.At), 0)
 	}
+	if !full {
+		// The wake-up may have been for what committed late, below the floors.
+		next = min(next, max(time.Until(q.fullFrom), 0))
+	}
 	return len(claimed.Jobs), next, nil
 }
 

@@ -42,6 +42,12 @@ type Store struct {
 func Open(ctx context.Context, user *pgxpool.Pool, schema string, conns int32) (*Store, error) {
 	config := user.Config() // a copy
 	config.MaxConns, config.MinConns, config.MinIdleConns = conns, 0, 0
+	switch config.ConnConfig.DefaultQueryExecMode {
+	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
+		// Those cannot encode arrays of uuids, since they never ask the server
+		// for a parameter's type. This one asks, and needs no session either.
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the runtime's own pool: %w", err)
