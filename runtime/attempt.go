@@ -171,7 +171,7 @@ func (a *attempt) conclude(v verdict) bool {
 		},
 	})
 	if a.suspect {
-		a.w.releaseSuspect(true)
+		a.w.releaseSuspect()
 	}
 	a.q.running.Add(-1)
 	a.q.release()

@@ -42,6 +42,8 @@ type queue struct {
 	floors   [store.Priorities]time.Time // the loop's alone: how far it has claimed
 	fullFrom time.Time                   // the loop's alone: when the next scan from the beginning may be
 
+	suspects atomic.Bool // as far as is known, some wait for the worker's gate
+
 	running atomic.Int64
 	claimed atomic.Int64
 }
@@ -208,7 +210,7 @@ func (q *queue) idle(ctx context.Context, err error, next time.Duration, own tim
 func (q *queue) claim(ctx context.Context, s *session, free int) (started int, next time.Duration, err error) {
 	w := q.w
 	c := &store.Claim{Owner: s.process, Token: uuid.New(), Queue: q.name, Limit: free, Capabilities: q.capabilities, Floors: q.floors}
-	if w.takeSuspect() {
+	if q.suspects.Load() && w.takeSuspect() {
 		c.SuspectToken = uuid.New()
 	}
 	begun := time.Now()
@@ -223,7 +225,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	cancel()
 	if err != nil {
 		if c.SuspectToken != uuid.Nil {
-			w.releaseSuspect(false)
+			w.releaseSuspect()
 		}
 		q.claimFailed(ctx, s, c, err)
 		return 0, 0, err
@@ -242,8 +244,9 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		suspect = suspect || a.suspect
 		a.start(s)
 	}
+	q.suspects.Store(claimed.Suspects)
 	if c.SuspectToken != uuid.Nil && !suspect {
-		w.releaseSuspect(false)
+		w.releaseSuspect()
 	}
 	next = w.config.Poll
 	if !claimed.Next.IsZero() {
@@ -252,6 +255,9 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if !full {
 		// The wake-up may have been for what committed late, below the floors.
 		next = min(next, max(time.Until(q.fullFrom), 0))
+	}
+	if claimed.Suspects && len(w.suspect) > 0 {
+		next = 0 // the gate is open; when it is not, its release wakes the queue
 	}
 	return len(claimed.Jobs), next, nil
 }

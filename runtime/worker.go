@@ -37,7 +37,7 @@ type Worker struct {
 	stopped  chan struct{} // closed when Run is about to return
 
 	unsure   unsure
-	suspect  chan struct{} // one token: a job whose lease was lost runs alone of its kind
+	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	counters counters
 }
 
@@ -195,8 +195,8 @@ func (w *Worker) drain(began time.Time, endHandlers context.CancelCauseFunc) []R
 	}
 }
 
-// takeSuspect takes the right to run one job whose lease was lost. If such a
-// job kills its process, it kills few others with it.
+// takeSuspect takes the gate: the right to run one job whose lease was lost. If
+// such a job kills its process, it kills few others with it.
 func (w *Worker) takeSuspect() bool {
 	select {
 	case <-w.suspect:
@@ -206,12 +206,13 @@ func (w *Worker) takeSuspect() bool {
 	}
 }
 
-// releaseSuspect returns the right to run a suspect. The queues look for
-// another when one has run.
-func (w *Worker) releaseSuspect(ran bool) {
+// releaseSuspect opens the gate again, for whichever queue has a suspect.
+func (w *Worker) releaseSuspect() {
 	w.suspect <- struct{}{}
-	if ran {
-		w.wakeAll()
+	for _, q := range w.queues {
+		if q.suspects.Load() {
+			q.wake()
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ type Claimed struct {
 	Jobs []ClaimedJob
 	At   time.Time // the database's time of the claim
 	Next time.Time // when the next job becomes due; zero for none, or where the claim filled up
+	// Suspects says that jobs are due that are claimed with a SuspectToken only.
+	Suspects bool
 }
 
 // ClaimedJob is one job and the attempt that its claim began.
@@ -100,7 +102,7 @@ func (c *Claimed) read(rows pgx.Rows) error {
 			return err
 		}
 		if !token.Valid { // the last row, without a job
-			c.At, c.Next = enqueuedAt.Time, runAt.Time
+			c.At, c.Next, c.Suspects = enqueuedAt.Time, runAt.Time, pos.Int32 != 0
 			continue
 		}
 		c.Jobs = append(c.Jobs, ClaimedJob{

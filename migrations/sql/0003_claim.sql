@@ -5,8 +5,9 @@
 -- which nothing is looked for, one a priority from the highest down: hints that
 -- spare the walk over dead index entries.
 --
--- Answers a row a job, and last a row without a job: the time of the claim
--- and, of a claim that did not fill up, when the next job becomes due.
+-- Answers a row a job, and last a row without a job: the time of the claim;
+-- in pos 1 or 0, whether suspects are due still; and, of a claim that did not
+-- fill up, when the next job becomes due.
 -- A claimer that is not registered gets SQLSTATE PW001.
 CREATE FUNCTION {schema}.claim(
 	p_owner uuid, p_token uuid, p_suspect_token uuid, p_queue text, p_limit integer, p_capabilities bigint[], p_floors timestamptz[])
@@ -91,6 +92,12 @@ BEGIN
 			WHERE r.queue = p_queue AND r.priority = p.priority::smallint AND NOT r.suspect AND r.run_at > v_now
 			ORDER BY r.run_at LIMIT 1) x;
 	END IF;
-	RETURN QUERY SELECT NULL::uuid, NULL::integer, NULL::uuid, NULL::integer, NULL::smallint, v_next,
+	RETURN QUERY SELECT NULL::uuid, EXISTS (
+			SELECT FROM generate_series(1, 4) p(priority) CROSS JOIN LATERAL (
+				SELECT FROM ready r
+				WHERE r.queue = p_queue AND r.priority = p.priority::smallint AND r.suspect
+					AND r.run_at <= v_now AND r.capability = ANY (p_capabilities)
+				LIMIT 1) x)::integer,
+		NULL::uuid, NULL::integer, NULL::smallint, v_next,
 		NULL::text, NULL::integer, NULL::text, NULL::integer, v_now, NULL::text, NULL::text;
 END $$;
