@@ -59,6 +59,8 @@ func (k *keeper) begin(process uuid.UUID) *session {
 	ctx, end := context.WithCancelCause(k.handlers)
 	s := &session{process: process, ctx: ctx, end: end}
 	k.set(s)
+	k.w.wakeAll() // a claim that failed without contact waits for the poll
+	k.w.wakeAll() // a claim may have failed for want of a session
 	return s
 }
 
