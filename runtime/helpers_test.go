@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -229,3 +230,6 @@ func receive[V any](t *testing.T, c <-chan V, what string) (v V) {
 	}
 	return v
 }
+
+// isClaim tells the statement of a claim from the others.
+func isClaim(sql string) bool { return strings.Contains(sql, ".claim(") }

@@ -22,6 +22,8 @@ const (
 	gather = 2 * time.Millisecond
 	// claimTimeout bounds one claim.
 	claimTimeout = 10 * time.Second
+	// claimRetry is the longest pause after a claim that failed.
+	claimRetry = time.Second
 	// fullShare is the part of the time that scans from the beginning may take.
 	fullShare = 20 // one in
 )
@@ -175,9 +177,9 @@ func (q *queue) drain(limit int) (n int) {
 // idle waits until there may be something to claim: a wake-up, the time that a
 // job becomes due, or the poll interval.
 func (q *queue) idle(ctx context.Context, err error, next time.Duration, own time.Time) {
-	wait := q.w.config.Poll
+	wait := min(q.w.config.Poll, claimRetry)
 	if err == nil {
-		wait = min(wait, next)
+		wait = min(q.w.config.Poll, next)
 		if !own.IsZero() {
 			wait = min(wait, max(time.Until(own), 0))
 		}
