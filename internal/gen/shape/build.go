@@ -99,7 +99,7 @@ func (b *builder) node(v view, p place) (Node, error) {
 	case reflect.Struct:
 		return b.object(v, p)
 	}
-	return Node{}, fmt.Errorf("%s: encoding/json cannot store a %s and read it back", p.path, kind)
+	return Node{}, fmt.Errorf("%s: encoding/json cannot store a value of the kind %s and read it back", p.path, kind)
 }
 
 func (b *builder) container(n Node, v view, p place) (Node, error) {
@@ -117,7 +117,7 @@ func (b *builder) key(v view, p place) (Node, error) {
 	}
 	k, ok := kinds[v.kind()]
 	if !ok || k == Bool || k == Float32 || k == Float64 {
-		return Node{}, fmt.Errorf("%s: a %s cannot be the key of a JSON object", p.path, v.kind())
+		return Node{}, fmt.Errorf("%s: a value of the kind %s cannot be the key of a JSON object", p.path, v.kind())
 	}
 	return Node{Kind: k}, nil
 }
