@@ -40,6 +40,19 @@ func Names(tasks []*Task) []Name {
 	return names
 }
 
+// Declares reports whether the generated file declares name, or may do so once
+// the versions of tasks are known: code of the user's mentions the type of a
+// payload version before taskgen has written it.
+func Declares(tasks []*Task, name string) bool {
+	if slices.ContainsFunc(Names(tasks), func(n Name) bool { return n.Name == name }) {
+		return true
+	}
+	return slices.ContainsFunc(tasks, func(t *Task) bool {
+		number, ok := strings.CutPrefix(name, t.Name+"ArgsV")
+		return ok && number != "" && '1' <= number[0] && number[0] <= '9'
+	})
+}
+
 // queue is one queue with its tasks in the order of their names.
 type queue struct {
 	name  string

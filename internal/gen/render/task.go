@@ -10,6 +10,7 @@ import (
 	"go/types"
 
 	"github.com/pawlgo/pawl/internal/gen/directive"
+	"github.com/pawlgo/pawl/internal/gen/evolve"
 )
 
 // Task is one declaration, checked.
@@ -22,6 +23,27 @@ type Task struct {
 	// Organization says how the organization's field becomes a string; of no
 	// meaning where the policy names no field.
 	Organization Conversion
+	// Plan has the payload versions; nil stands for one version, of the number 1.
+	Plan *evolve.Plan
+	// Aliases are the old kinds whose jobs the task still runs, in the order of
+	// the generated rows.
+	Aliases []Alias
+}
+
+// Alias is an old kind of a task.
+type Alias struct {
+	Kind     string
+	Versions []AliasVersion // the live ones, ascending
+}
+
+// AliasVersion is a live payload version of an old kind.
+type AliasVersion struct {
+	// Number and Base are those under which jobs of the old kind are stored.
+	Number int
+	Base   [32]byte
+	// As is the live version of the task that such a payload is decoded as. It is
+	// equal to Number where a kind was renamed and goes on counting.
+	As int
 }
 
 // Conversion is a way to make a string of a field.
