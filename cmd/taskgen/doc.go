@@ -95,6 +95,16 @@
 // stands where no task is, or that is almost one, is such an error. If there is
 // any, in any of the packages, no file is changed.
 //
+// On a terminal the line of the source stands below each, with what is wrong
+// underlined, in color unless NO_COLOR is set. With -json, errors go to standard
+// output instead, one JSON object a line:
+//
+//	{"file":"tasks/tasks.go","line":7,"column":14,"endColumn":15,"message":"...","code":"directive"}
+//
+// Columns count bytes from 1; endColumn is just behind what is wrong, and left
+// out where that is unknown. The code is source, declaration, directive, payload
+// or name. What is no error in the source stays on standard error.
+//
 // It needs no earlier output: code that already uses the generated names does not
 // stop it, and neither does a task_gen.go that is empty, stale or full of conflict
 // markers. When the last task of a package is removed, so is the file.
@@ -105,7 +115,7 @@
 //
 // # Usage
 //
-//	taskgen [packages]
+//	taskgen [-json] [packages]
 //
 // Packages are named as for go build; the default is the package of the current
 // directory. Taskgen loads them in one go, the way the go command would build

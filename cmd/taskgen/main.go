@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/pawlgo/pawl/internal/gen"
+	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/directive"
 )
 
@@ -27,6 +28,7 @@ const (
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("taskgen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
+	asJSON := flags.Bool("json", false, "")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, help())
@@ -48,24 +50,40 @@ func run(args []string, stdout, stderr io.Writer) int {
 	// An interrupted run ends in an orderly way, so that it leaves nothing behind.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	lines, err := gen.Run(ctx, dir, patterns)
-	for _, line := range lines {
-		fmt.Fprintln(stderr, line)
+	found, err := gen.Run(ctx, dir, patterns)
+	if *asJSON {
+		err = errors.Join(err, diag.WriteJSON(stdout, found))
+	} else {
+		err = errors.Join(err, write(stderr, found))
 	}
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "taskgen: %v\n", err)
 		return exitTrouble
-	case len(lines) > 0:
+	case len(found) > 0:
 		return exitErrors
 	}
 	return exitOK
 }
 
-const usage = `usage: taskgen [packages]
+// write writes errors for whoever reads w.
+func write(w io.Writer, found []diag.Diagnostic) error {
+	file, ok := w.(*os.File)
+	if !ok {
+		return diag.WriteText(w, found)
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("TERM") == "dumb" {
+		return diag.WriteText(w, found)
+	}
+	return diag.WriteTerminal(w, found, os.Getenv("NO_COLOR") == "")
+}
+
+const usage = `usage: taskgen [-json] [packages]
 
 Taskgen writes task_gen.go into each of the packages, or into the one of the
-current directory. Packages are named as for go build.
+current directory. Packages are named as for go build. With -json, errors go to
+standard output, one JSON object a line.
 `
 
 // help is the usage and the directives that taskgen reads.

@@ -26,13 +26,13 @@ import (
 )
 
 // Run generates for the packages that patterns name, seen from dir, an absolute
-// path, and writes what has changed. It returns the errors in their source, one
-// "file:line:col: message" each; where there are any, nothing was written. Its
-// own error is for trouble that has no place in the source.
-func Run(ctx context.Context, dir string, patterns []string) ([]string, error) {
-	files, lines, err := Generate(ctx, dir, patterns)
-	if err != nil || len(lines) > 0 {
-		return lines, err
+// path, and writes what has changed. It returns the errors in their source; where
+// there are any, nothing was written. Its own error is for trouble that has no
+// place in the source.
+func Run(ctx context.Context, dir string, patterns []string) ([]diag.Diagnostic, error) {
+	files, found, err := Generate(ctx, dir, patterns)
+	if err != nil || len(found) > 0 {
+		return found, err
 	}
 	if err := output.Apply(ctx, files); err != nil {
 		return nil, fmt.Errorf("write the generated code: %w", err)
@@ -41,7 +41,7 @@ func Run(ctx context.Context, dir string, patterns []string) ([]string, error) {
 }
 
 // Generate is [Run] without the writing: it returns what is to be on disk.
-func Generate(ctx context.Context, dir string, patterns []string) ([]output.File, []string, error) {
+func Generate(ctx context.Context, dir string, patterns []string) ([]output.File, []diag.Diagnostic, error) {
 	pkgs, err := load.Load(ctx, dir, patterns)
 	if err != nil {
 		return nil, nil, err
@@ -67,7 +67,7 @@ func Generate(ctx context.Context, dir string, patterns []string) ([]output.File
 		},
 	})
 	if err != nil {
-		return nil, diags.Lines(), err
+		return nil, diags.Diagnostics(), err
 	}
 
 	var files []output.File
@@ -84,7 +84,7 @@ func Generate(ctx context.Context, dir string, patterns []string) ([]output.File
 		diags.Merge(u.diags)
 	}
 	if !diags.Empty() {
-		return nil, diags.Lines(), nil
+		return nil, diags.Diagnostics(), nil
 	}
 	return files, nil, nil
 }

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"go/types"
 
+	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/render"
 )
 
@@ -22,7 +23,7 @@ func (u *unit) checkNames() {
 				a, b = b, a
 			}
 			if a.Of != b.Of || a.Pos != b.Pos {
-				u.errorf(b.Pos, "the generated name %s of %s is also that of %s at %s: rename one of them", n.Name, b.Of, a.Of, u.at(a.Pos))
+				u.errorf(diag.Name)(b.Pos, "the generated name %s of %s is also that of %s at %s: rename one of them", n.Name, b.Of, a.Of, u.at(a.Pos))
 			}
 			continue
 		}
@@ -45,7 +46,7 @@ func (u *unit) checkNames() {
 			if b.Policy.KindPos < a.Policy.KindPos {
 				a, b = b, a
 			}
-			u.errorf(b.Policy.KindPos, "the kind %s of %s is also that of %s at %s: give one of them another with //task:kind NAME",
+			u.errorf(diag.Name)(b.Policy.KindPos, "the kind %s of %s is also that of %s at %s: give one of them another with //task:kind NAME",
 				p.Kind, b.Name, a.Name, u.at(a.Policy.KindPos))
 			continue
 		}
@@ -55,10 +56,10 @@ func (u *unit) checkNames() {
 
 func (u *unit) meets(n render.Name, pos token.Pos, how string) {
 	if n.Pos == token.NoPos {
-		u.errorf(pos, "%s is a name that taskgen generates for %s: rename this one", n.Name, n.Of)
+		u.errorf(diag.Name)(pos, "%s is a name that taskgen generates for %s: rename this one", n.Name, n.Of)
 		return
 	}
-	u.errorf(n.Pos, "the generated name %s of %s is taken: %s at %s", n.Name, n.Of, how, u.at(pos))
+	u.errorf(diag.Name)(n.Pos, "the generated name %s of %s is taken: %s at %s", n.Name, n.Of, how, u.at(pos))
 }
 
 // ownNames returns what the package declares without taskgen, tests of the same
@@ -141,7 +142,7 @@ func (u *unit) checkPredeclared(content []byte, own map[string]token.Pos) error 
 		pos, taken := own[id.Name]
 		if taken && types.Universe.Lookup(id.Name) != nil && !reported[id.Name] {
 			reported[id.Name] = true
-			u.errorf(pos, "%s has another meaning in this package, but generated code needs Go's own: rename it", id.Name)
+			u.errorf(diag.Name)(pos, "%s has another meaning in this package, but generated code needs Go's own: rename it", id.Name)
 		}
 		return true
 	})

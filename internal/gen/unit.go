@@ -43,22 +43,31 @@ func newUnit(pkgs *load.Packages, pkg *packages.Package, diags *diag.List) *unit
 	u.checker = &payload.Checker{
 		Package: pkg.Types,
 		Source:  func(pos token.Pos) bool { return sources[pkgs.Fset.File(pos)] },
-		Errorf:  u.errorf,
+		Errorf:  u.errorf(diag.Payload),
 		Invalid: func(pos token.Pos, path string) { u.unknown = append(u.unknown, unknownType{pos, path}) },
 	}
 	return u
 }
 
-func (u *unit) errorf(pos token.Pos, format string, args ...any) {
-	u.diags.Addf(u.pkgs.Fset.Position(pos), format, args...)
+// errorf returns where errors of one code go.
+func (u *unit) errorf(code diag.Code) func(pos token.Pos, format string, args ...any) {
+	diags := u.diags.As(code)
+	return func(pos token.Pos, format string, args ...any) {
+		diags.Addf(u.pkgs.Fset.Position(pos), format, args...)
+	}
+}
+
+// fieldErrorf adds an error about a field that a directive names.
+func (u *unit) fieldErrorf(f directive.Field, format string, args ...any) {
+	u.diags.As(diag.Directive).AddSpanf(u.pkgs.Fset.Position(f.Pos), len(f.Name), format, args...)
 }
 
 func (u *unit) at(pos token.Pos) string { return u.diags.At(u.pkgs.Fset.Position(pos)) }
 
 // find finds the tasks and reads their directives.
 func (u *unit) find() {
-	u.decls = declare.Find(u.pkgs, u.pkg, u.diags)
-	report := directive.Reporter{Errorf: u.errorf, At: u.at, LineStart: func(pos token.Pos, n int) token.Pos {
+	u.decls = declare.Find(u.pkgs, u.pkg, u.diags.As(diag.Declaration))
+	report := directive.Reporter{Errorf: u.errorf(diag.Directive), At: u.at, LineStart: func(pos token.Pos, n int) token.Pos {
 		file := u.pkgs.Fset.File(pos)
 		return file.LineStart(file.PositionFor(pos, false).Line + n)
 	}}
@@ -90,7 +99,7 @@ func (u *unit) check() {
 		u.checker.Check(t.Args, pos)
 		for _, f := range t.Policy.Fields {
 			if _, message := u.checker.Field(t.Args, f.Name); message != "" {
-				u.errorf(f.Pos, "%s", message)
+				u.fieldErrorf(f, "%s", message)
 			}
 		}
 		u.organization(t)
@@ -106,12 +115,12 @@ func (u *unit) organization(t *render.Task) {
 	}
 	typ, message := u.checker.Field(t.Args, f.Name)
 	if message != "" {
-		u.errorf(f.Pos, "%s", message)
+		u.fieldErrorf(*f, "%s", message)
 		return
 	}
 	var ok bool
 	if t.Organization, ok = payload.Organization(typ); !ok {
-		u.errorf(f.Pos, "%s is of the type %s, which names no organization: use a string, an integer, a uuid.UUID, or a type with MarshalText or String",
+		u.fieldErrorf(*f, "%s is of the type %s, which names no organization: use a string, an integer, a uuid.UUID, or a type with MarshalText or String",
 			f.Name, u.checker.TypeName(typ))
 	}
 }
@@ -153,7 +162,7 @@ func (u *unit) reportUnknown(reported *diag.List) {
 	}
 	for _, unknown := range u.unknown {
 		if pos := u.pkgs.Fset.Position(unknown.pos); !u.diags.HasLine(pos) && !reported.HasLine(pos) {
-			u.errorf(unknown.pos, "%s: its type is unknown before taskgen has run: a payload cannot use what taskgen generates", unknown.path)
+			u.errorf(diag.Payload)(unknown.pos, "%s: its type is unknown before taskgen has run: a payload cannot use what taskgen generates", unknown.path)
 		}
 	}
 }
@@ -165,13 +174,13 @@ func (u *unit) checkOldOutput() {
 	if src, err := os.ReadFile(path); err == nil {
 		foreign, imports := load.Foreign(src, render.Marker, declare.TaskPath)
 		if foreign && (imports || len(u.tasks) > 0) {
-			u.diags.Addf(token.Position{Filename: path, Line: 1, Column: 1},
+			u.diags.As(diag.Name).Addf(token.Position{Filename: path, Line: 1, Column: 1},
 				"taskgen writes this file, but what is in it was written by hand: move it to a file of another name")
 		}
 	}
 	for _, file := range u.pkg.Syntax {
 		if first := file.Comments; len(first) > 0 && first[0].Pos() == file.FileStart && first[0].List[0].Text == render.Marker {
-			u.errorf(file.FileStart, "this is output of taskgen in a file of another name than %s: remove it", load.OutputName)
+			u.errorf(diag.Name)(file.FileStart, "this is output of taskgen in a file of another name than %s: remove it", load.OutputName)
 		}
 	}
 }
