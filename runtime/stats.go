@@ -26,6 +26,10 @@ type Stats struct {
 	Buried       int64 // jobs of theirs that became dead letters
 	SettleErrors int64
 
+	// Stranded is how many waiting jobs no live process could decode, when this
+	// one last looked: at most a minute ago, or longer where looking takes long.
+	Stranded int64
+
 	Wakeups    int64 // notifications
 	Reconnects int64 // of the listener
 	Listening  bool
@@ -49,7 +53,7 @@ type counters struct {
 	completed, retried, dead, cancelled, givenBack, quarantined, refused atomic.Int64
 	panics, timeouts                                                     atomic.Int64
 	leasesLost, expirations, recovered, buried, settleErrors             atomic.Int64
-	wakeups, reconnects                                                  atomic.Int64
+	stranded, wakeups, reconnects                                        atomic.Int64
 	listening                                                            atomic.Bool
 	running, stuck                                                       atomic.Int64
 }
@@ -65,6 +69,7 @@ func (w *Worker) Stats() Stats {
 		Panics: c.panics.Load(), Timeouts: c.timeouts.Load(),
 		LeasesLost: c.leasesLost.Load(), Expirations: c.expirations.Load(), Recovered: c.recovered.Load(), Buried: c.buried.Load(),
 		SettleErrors: c.settleErrors.Load(),
+		Stranded:     c.stranded.Load(),
 		Wakeups:      c.wakeups.Load(), Reconnects: c.reconnects.Load(), Listening: c.listening.Load(),
 		Running: c.running.Load(), Stuck: c.stuck.Load(),
 		Queues: make(map[string]QueueStats, len(w.queues)),

@@ -13,6 +13,8 @@ const (
 	orphanInterval = time.Minute
 	daysInterval   = time.Hour
 	daysAhead      = 3
+
+	strandedInterval = time.Minute
 )
 
 // sweep does the housekeeping of the database that any worker may do: it takes
@@ -21,7 +23,7 @@ const (
 func (w *Worker) sweep(ctx context.Context) {
 	ticker := time.NewTicker(max(w.config.Lease/15, 10*time.Millisecond))
 	defer ticker.Stop()
-	var orphans, days time.Time
+	var orphans, days, stranded time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,6 +35,11 @@ func (w *Worker) sweep(ctx context.Context) {
 			if err := w.ensureDays(ctx); err == nil {
 				days = time.Now()
 			}
+		}
+		if time.Now().After(stranded) {
+			began := time.Now()
+			w.countStranded(ctx)
+			stranded = time.Now().Add(max(min(strandedInterval, 4*w.config.Lease), (fullShare-1)*time.Since(began)))
 		}
 		process, ok := w.keeper.process()
 		if !ok {
@@ -69,6 +76,27 @@ func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) b
 		w.wakeAll()
 	}
 	return r.Dead > 0
+}
+
+// countStranded looks for waiting jobs that no live process can decode. Nobody
+// discards them; they run when a worker comes that knows their version.
+func (w *Worker) countStranded(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	all, err := w.store.Stranded(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn("cannot look for stranded jobs", "error", err)
+		}
+		return
+	}
+	var jobs int64
+	for _, s := range all {
+		jobs += int64(s.Jobs)
+		w.log.Warn("jobs are stranded: no live worker knows their payload version; deploy one that does",
+			"queue", s.Queue, "kind", s.Kind, "version", s.Version, "jobs", s.Jobs)
+	}
+	w.counters.stranded.Store(jobs)
 }
 
 func (w *Worker) ensureDays(ctx context.Context) error {

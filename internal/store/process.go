@@ -71,3 +71,35 @@ func (s *Store) EnsureDays(ctx context.Context, ahead int) error {
 			return rows.Err()
 		})
 }
+
+// Stranded is waiting jobs of one payload version that no live process knows.
+type Stranded struct {
+	Queue   string
+	Kind    string
+	Version int
+	Jobs    int
+}
+
+// Stranded counts the waiting jobs that no live process can decode. It walks
+// the table of waiting jobs.
+func (s *Store) Stranded(ctx context.Context) (all []Stranded, err error) {
+	err = s.call(ctx, `
+		WITH known AS (
+			SELECT DISTINCT c.capability FROM `+s.schema+`.processes p CROSS JOIN LATERAL unnest(p.capabilities) c(capability)
+			WHERE p.expires_at > clock_timestamp()
+		), stranded AS (
+			SELECT r.queue, r.capability, count(*) AS jobs, min(r.run_at) AS first FROM `+s.schema+`.ready r
+			WHERE NOT EXISTS (SELECT FROM known k WHERE k.capability = r.capability)
+			GROUP BY r.queue, r.capability
+		)
+		SELECT s.queue, j.kind, j.version, s.jobs FROM stranded s
+		CROSS JOIN LATERAL (
+			SELECT j.kind, j.version FROM `+s.schema+`.ready r JOIN `+s.schema+`.jobs j ON j.day = r.day AND j.id = r.id
+			WHERE r.queue = s.queue AND r.run_at = s.first AND r.capability = s.capability LIMIT 1
+		) j
+		ORDER BY s.queue, j.kind, j.version`, nil, func(rows pgx.Rows) error {
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Stranded])
+		return err
+	})
+	return all, err
+}
