@@ -8,8 +8,6 @@
 package taskimpl
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -59,46 +57,4 @@ func (k *Kind[A]) capability() int64 {
 		}
 	}
 	panic(fmt.Sprintf("pawl: the generated code of %s has no capability for its own version %d: run go generate", k.Name, k.Version))
-}
-
-// Row connects a kind to a handler.
-func Row[A any](k *Kind[A], handle func(context.Context, *task.Job[A]) error) dispatch.Row {
-	versions := make([]dispatch.Version, len(k.Capabilities))
-	for i, c := range k.Capabilities {
-		versions[i] = dispatch.Version{Number: c.Version, Capability: int64(c.ID)}
-	}
-	return dispatch.Row{
-		Kind: k.Name, Queue: k.Queue, Versions: versions, Current: k.Version, Policy: k.Policy,
-		Decode: func(version int, raw []byte) error {
-			_, err := k.Decode(version, raw)
-			return err
-		},
-		Run: func(ctx context.Context, d *dispatch.Delivery) error {
-			args, err := k.Decode(d.Version, d.Args)
-			if err != nil {
-				return &dispatch.DecodeError{Kind: d.Kind, Version: d.Version, Err: err}
-			}
-			return handle(ctx, &task.Job[A]{
-				ID: d.ID, Kind: d.Kind, Queue: d.Queue, OrganizationID: d.OrganizationID,
-				Version: d.Version, Attempt: d.Attempt, MaxAttempts: d.MaxAttempts,
-				EnqueuedAt: d.EnqueuedAt, RunAt: d.RunAt, Args: args,
-			})
-		},
-	}
-}
-
-// Table makes a table of rows.
-func Table(rows ...dispatch.Row) task.Table { return dispatch.NewTable(rows...) }
-
-// As decodes a stored payload. Fields that A does not have are ignored, so that
-// an older binary reads what a newer compatible one wrote.
-func As[A any](raw []byte) (A, error) {
-	var a A
-	err := json.Unmarshal(raw, &a)
-	return a, err
-}
-
-// UnknownVersion is the error of a version that Decode does not know.
-func UnknownVersion(kind string, version int) error {
-	return fmt.Errorf("this binary does not know version %d of %s", version, kind)
 }
