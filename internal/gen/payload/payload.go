@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"reflect"
 	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
@@ -197,14 +198,20 @@ func (c *Checker) key(t types.Type, p place) {
 		return
 	}
 	b, basic := t.Underlying().(*types.Basic)
-	plain := basic && b.Info()&(types.IsString|types.IsInteger) != 0
+	isString := basic && b.Info()&types.IsString != 0
+	isInteger := basic && b.Info()&types.IsInteger != 0
 	_, isInterface := t.Underlying().(*types.Interface)
-	marshals, unmarshals := implements(t, marshalText), implements(types.NewPointer(t), unmarshalText)
+	ptr := types.NewPointer(t)
+	marshals, unmarshals := implements(t, marshalText), implements(ptr, unmarshalText)
 	switch {
-	case isInterface, !plain && !marshals:
+	case isInterface, !isString && !isInteger && !marshals:
 		c.errorf(p, "%s cannot be the key of a JSON object: use a string, an integer, or a type with MarshalText and UnmarshalText", c.TypeName(t))
 	case marshals && !unmarshals:
 		c.errorf(p, "%s has MarshalText but no UnmarshalText, so that it cannot be decoded", c.TypeName(t))
+	case isString && unmarshals && implements(ptr, marshalText):
+		c.errorf(p, "encoding/json writes %s, a string, without its MarshalText when it is a key, but reads it with its UnmarshalText: use a plain string, or a struct that holds one", c.TypeName(t))
+	case isInteger && unmarshals && !marshals:
+		c.errorf(p, "encoding/json writes %s as a number when it is a key, but reads it with its UnmarshalText: give it a MarshalText whose receiver is no pointer", c.TypeName(t))
 	}
 }
 
@@ -216,15 +223,35 @@ func (c *Checker) opaque(t types.Type, p place) bool {
 		ptr = nil
 	}
 	has := func(i method) bool { return implements(t, i) || ptr != nil && implements(ptr, i) }
-	if s, ok := t.Underlying().(*types.Struct); ok && s.NumFields() > 1 {
+	if s, ok := t.Underlying().(*types.Struct); ok {
 		if field, m := takenOver(t, s); field != nil && has(m) {
-			c.errorf(p.at(c, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
-				c.TypeName(field.Type()), m.name)
-			return true
+			_, pointer := types.Unalias(field.Type()).(*types.Pointer)
+			_, isStruct := field.Type().Underlying().(*types.Struct)
+			encodes := has(marshalJSON) || has(marshalText)
+			switch {
+			case s.NumFields() > 1:
+				c.errorf(p.at(c, field), "%s is embedded, and its %s becomes that of the whole struct, so that other fields are lost: give it a field name",
+					c.TypeName(field.Type()), m.name)
+				return true
+			case pointer:
+				c.errorf(p.at(c, field), "%s is embedded, and its %s is called for the whole struct while it is nil: embed it by value, or give it a field name",
+					c.TypeName(field.Type()), m.name)
+				return true
+			case !encodes && !isStruct, !encodes && reflect.StructTag(s.Tag(0)).Get("json") != "":
+				c.errorf(p.at(c, field), "%s is embedded, and its %s decodes the whole struct, which is not encoded like it: give it a field name",
+					c.TypeName(field.Type()), m.name)
+				return true
+			}
 		}
 	}
 	json, text := has(marshalJSON), has(marshalText)
 	if !json && !text {
+		b, basic := t.Underlying().(*types.Basic)
+		isString := basic && b.Info()&types.IsString != 0
+		if ptr != nil && !isString && has(unmarshalText) && !has(unmarshalJSON) {
+			c.errorf(p, "%s has UnmarshalText but neither MarshalText nor MarshalJSON, and encoding/json decodes it from nothing but a string: add MarshalText", c.TypeName(t))
+			return true
+		}
 		return false
 	}
 	name := marshalText.name
@@ -233,7 +260,7 @@ func (c *Checker) opaque(t types.Type, p place) bool {
 	}
 	if !has(unmarshalJSON) && !has(unmarshalText) {
 		c.errorf(p, "%s has %s but neither UnmarshalJSON nor UnmarshalText, so that it cannot be decoded", c.TypeName(t), name)
-	} else if !p.addressable && !implements(t, marshalJSON) && !implements(t, marshalText) {
+	} else if !p.addressable && (json && !implements(t, marshalJSON) || !json && !implements(t, marshalText)) {
 		c.errorf(p, "the %s of %s has a pointer receiver, which encoding/json does not call in a map: use a map of pointers", name, c.TypeName(t))
 	}
 	return true
