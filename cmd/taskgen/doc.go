@@ -48,11 +48,13 @@
 // # Directives
 //
 // A directive is a line of the doc comment, //task:NAME with one value or with
-// keys as key=VALUE. There are no quotes, no blanks in lists, and no comments
-// behind. Each stands at most once.
+// keys as key=VALUE. There are no quotes but those of accept, no blanks in lists,
+// and no comments behind. Each stands at most once, alias and accept apart.
 //
 //	//task:kind NAME              The wire name that jobs are stored with.
 //	                              Default: snake_case of the Go name.
+//	//task:alias NAME             An old kind whose jobs are still accepted after a
+//	                              rename. Repeatable. Default: none.
 //	//task:queue NAME             The queue. Required.
 //	//task:priority LEVEL         low, normal, high or urgent: the order within
 //	                              the queue. Default: normal.
@@ -75,6 +77,10 @@
 //	                              or String. The empty string, the zero UUID and
 //	                              the zero value of a type with such a method are
 //	                              no tenant. Default: none.
+//	//task:accept "REASON" rule=ID path=PATH
+//	                              Overrides the verdict of one rule on one change
+//	                              of the payload, where the author knows better.
+//	                              Repeatable. Default: none.
 //
 // Names of kinds and queues match [a-z][a-z0-9_]{0,62}. Durations D are written as
 // for [time.ParseDuration].

@@ -19,6 +19,22 @@ type Field struct {
 	Pos  token.Pos
 }
 
+// Alias is an old kind.
+type Alias struct {
+	Kind string
+	Pos  token.Pos
+}
+
+// Accept overrides a verdict on a change of the payload.
+type Accept struct {
+	Reason  string
+	Rule    string
+	RulePos token.Pos
+	Path    string
+	PathPos token.Pos
+	Pos     token.Pos // of the directive
+}
+
 // Policy is what the directives of one declaration say, defaults included.
 type Policy struct {
 	Kind    string
@@ -37,6 +53,9 @@ type Policy struct {
 	Fields       []Field // of the idempotency key
 	Keep         time.Duration
 	Organization *Field
+
+	Aliases []Alias  // in the order of the source
+	Accepts []Accept // likewise
 }
 
 // maxAttempts is the most that the schema's smallints hold, with one to spare.
@@ -104,7 +123,7 @@ func (r *reader) comment(c *ast.Comment) {
 			d.Name, suggest.DidYouMean(d.Name, names()), strings.Join(names(), ", "))
 		return
 	}
-	if first, ok := r.seen[s.Name]; ok {
+	if first, ok := r.seen[s.Name]; ok && !s.Repeats {
 		r.Errorf(c.Slash, "//task:%s is given twice, first at %s", s.Name, r.At(first))
 		return
 	}
@@ -143,6 +162,41 @@ func (r *reader) name(a args, what string) (string, bool) {
 func (r *reader) kind(a args) {
 	r.policy.Kind, _ = r.name(a, "kind")
 	r.policy.KindPos = a.value.pos
+}
+
+func (r *reader) alias(a args) {
+	kind, ok := r.name(a, "kind")
+	if !ok {
+		return
+	}
+	for _, before := range r.policy.Aliases {
+		if before.Kind == kind {
+			r.Errorf(a.value.pos, "the alias %s is given twice, first at %s", kind, r.At(before.Pos))
+			return
+		}
+	}
+	r.policy.Aliases = append(r.policy.Aliases, Alias{kind, a.value.pos})
+}
+
+func (r *reader) accept(a args) {
+	rule, ruleGiven := a.keys["rule"]
+	path, pathGiven := a.keys["path"]
+	if !ruleGiven {
+		r.Errorf(a.pos, "//task:accept has no rule: add rule=ID, as the message about the change names it")
+	}
+	if !pathGiven {
+		r.Errorf(a.pos, "//task:accept has no path: add path=PATH, as the message about the change names it")
+	}
+	if !ruleGiven || !pathGiven {
+		return
+	}
+	for _, before := range r.policy.Accepts {
+		if before.Rule == rule.text && before.Path == path.text {
+			r.Errorf(a.pos, "%s at %s is accepted twice, first at %s", rule.text, path.text, r.At(before.Pos))
+			return
+		}
+	}
+	r.policy.Accepts = append(r.policy.Accepts, Accept{a.value.text, rule.text, rule.pos, path.text, path.pos, a.pos})
 }
 
 func (r *reader) queue(a args) {

@@ -1,14 +1,11 @@
 // Package directive reads the //task: annotations of a declaration.
 //
 // A directive is //task:NAME [VALUE] [key=VALUE]... on a line of its own. Each
-// may stand once. What is missing has its default, what is wrong is an error at
+// may stand once, but for those of which there can be several. What is missing has its default, what is wrong is an error at
 // the place of the value that is wrong.
 package directive
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Tool is the prefix of the directives.
 const Tool = "task"
@@ -17,8 +14,10 @@ const Tool = "task"
 // documentation are made from.
 type Spec struct {
 	Name    string
-	Value   string   // what its one value is called; empty where it takes keys
+	Value   string   // what its one value is called; empty where it takes keys alone
 	Keys    []string // in the order of the documentation
+	Quoted  bool     // the value stands in double quotes, and keys follow
+	Repeats bool     // it may stand more than once
 	Meaning string   // for the command's help
 	Default string   // likewise
 	set     func(*reader, args)
@@ -29,6 +28,8 @@ func Specs() []Spec {
 	return []Spec{
 		{Name: "kind", Value: "NAME", set: (*reader).kind,
 			Meaning: "the stable wire name", Default: "snake_case of the Go name"},
+		{Name: "alias", Value: "NAME", Repeats: true, set: (*reader).alias,
+			Meaning: "an old kind whose jobs are still accepted after a rename; repeatable", Default: "none"},
 		{Name: "queue", Value: "NAME", set: (*reader).queue,
 			Meaning: "the queue", Default: "none, it has to be given"},
 		{Name: "priority", Value: "low|normal|high|urgent", set: (*reader).priority,
@@ -43,15 +44,21 @@ func Specs() []Spec {
 			Default: "none"},
 		{Name: "organization", Value: "FIELD", set: (*reader).organization,
 			Meaning: "the field of the payload that names the tenant", Default: "none"},
+		{Name: "accept", Value: `"REASON"`, Keys: []string{"rule", "path"}, Quoted: true, Repeats: true, set: (*reader).accept,
+			Meaning: "overrides the verdict on one change of the payload, and says why; repeatable", Default: "none"},
 	}
 }
 
 // Usage writes a directive as a user would: "//task:queue NAME".
 func (s Spec) Usage() string {
+	usage := "//task:" + s.Name
 	if s.Value != "" {
-		return "//task:" + s.Name + " " + s.Value
+		usage += " " + s.Value
 	}
-	return "//task:" + s.Name + " " + strings.Join(s.Keys, "= ") + "="
+	for _, key := range s.Keys {
+		usage += " " + key + "="
+	}
+	return usage
 }
 
 func names() []string {

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -24,27 +25,54 @@ type args struct {
 }
 
 // words splits the arguments of d at blanks.
-func words(d ast.Directive) []word {
+func words(d ast.Directive) []word { return split(d.Args, d.ArgsPos) }
+
+func split(text string, pos token.Pos) []word {
 	var all []word
 	start := -1
-	for i, r := range d.Args + " " {
+	for i, r := range text + " " {
 		switch {
 		case !unicode.IsSpace(r) && start < 0:
 			start = i
 		case unicode.IsSpace(r) && start >= 0:
-			all = append(all, word{d.Args[start:i], d.ArgsPos + token.Pos(start)})
+			all = append(all, word{text[start:i], pos + token.Pos(start)})
 			start = -1
 		}
 	}
 	return all
 }
 
+// quoted takes the quoted value off the arguments of d and returns the words
+// behind it.
+func (r *reader) quoted(s Spec, d ast.Directive) (value word, rest []word, ok bool) {
+	prefix, err := strconv.QuotedPrefix(d.Args)
+	text, unquoteErr := strconv.Unquote(prefix)
+	behind := strings.TrimPrefix(d.Args, prefix)
+	switch {
+	case err != nil, unquoteErr != nil, d.Args[0] != '"', behind != "" && !strings.HasPrefix(behind, " "):
+		r.Errorf(d.ArgsPos, "//task:%s begins with text in double quotes: write %s", s.Name, s.Usage())
+	case strings.TrimSpace(text) == "":
+		r.Errorf(d.ArgsPos, "the text in quotes is empty: write %s", s.Usage())
+	default:
+		return word{text, d.ArgsPos}, split(behind, d.ArgsPos+token.Pos(len(prefix))), true
+	}
+	return word{}, nil, false
+}
+
 // arguments sorts out the words of a directive. It reports whether they are
 // worth a look at their values.
 func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 	a := args{pos: d.Slash, keys: map[string]word{}}
-	list := words(d)
-	ok := true
+	if d.Args == "" {
+		r.Errorf(d.Slash, "//task:%s is empty: write %s", s.Name, s.Usage())
+		return a, false
+	}
+	list, ok := words(d), true
+	if s.Quoted {
+		if a.value, list, ok = r.quoted(s, d); !ok {
+			return a, false
+		}
+	}
 	fail := func(pos token.Pos, format string, v ...any) {
 		ok = false
 		r.Errorf(pos, format, v...)
@@ -55,7 +83,11 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 			return a, false
 		}
 		if at := strings.IndexAny(w.text, "\"'`"); at >= 0 {
-			fail(w.pos+token.Pos(at), "//task:%s takes its values without quotes", s.Name)
+			if s.Quoted {
+				fail(w.pos+token.Pos(at), "//task:%s has quotes around its first value only", s.Name)
+			} else {
+				fail(w.pos+token.Pos(at), "//task:%s takes its values without quotes", s.Name)
+			}
 			return a, false
 		}
 		key, text, isKey := strings.Cut(w.text, "=")
@@ -72,11 +104,13 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 			fail(w.pos, "write a list without blanks: A,B")
 		case s.Value == "" && !isKey:
 			fail(w.pos, "//task:%s takes key=value only: %s", s.Name, s.Usage())
-		case s.Value != "" && isKey:
+		case s.Quoted && !isKey:
+			fail(w.pos, "//task:%s takes key=value behind its first value: %s", s.Name, s.Usage())
+		case len(s.Keys) == 0 && isKey:
 			fail(w.pos, "//task:%s takes one value and no keys: %s", s.Name, s.Usage())
-		case s.Value != "" && a.value.text != "":
+		case len(s.Keys) == 0 && a.value.text != "":
 			fail(w.pos, "//task:%s takes one value: %q is too much", s.Name, w.text)
-		case s.Value != "":
+		case len(s.Keys) == 0:
 			a.value = w
 		case !slices.Contains(s.Keys, key):
 			fail(w.pos, "//task:%s has no key %q%s; it takes %s", s.Name, key, suggest.DidYouMean(key, s.Keys), strings.Join(s.Keys, ", "))
@@ -87,9 +121,6 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 		default:
 			a.keys[key] = keyed
 		}
-	}
-	if len(list) == 0 {
-		fail(d.Slash, "//task:%s is empty: write %s", s.Name, s.Usage())
 	}
 	return a, ok
 }
