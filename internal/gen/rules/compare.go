@@ -145,13 +145,15 @@ func (c *comparison) list(o, n shape.Node, path string) {
 		}
 	case o.Kind == shape.Array:
 		c.became("array-to-slice", o, n, path)
-	case n.Kind == shape.Array:
-		c.became("slice-to-array", o, n, path)
 	case o.Kind == n.Kind: // slices, or bytes
 	case o.Kind == shape.Bytes:
 		c.became("bytes-to-list", o, n, path)
-	default:
+		return // what the elements are makes no difference
+	case n.Kind == shape.Bytes:
 		c.became("list-to-bytes", o, n, path)
+		return
+	default:
+		c.became("slice-to-array", o, n, path)
 	}
 	c.node(element(o), element(n), path+"[]")
 }
