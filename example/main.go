@@ -75,9 +75,8 @@ func (o *options) finish(ctx context.Context, err error) int {
 	case errors.Is(err, errOutput):
 		fmt.Fprintf(o.stderr, "example: %v\n", err)
 		return exitBadInput
-	case !errors.Is(err, errChecks):
-		fmt.Fprintf(o.stderr, "example: %v\n", err)
 	}
+	fmt.Fprintf(o.stderr, "example: %v\n", err)
 	return exitFailed
 }
 

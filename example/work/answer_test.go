@@ -84,10 +84,17 @@ func TestWriteReplacesWholeFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "second", string(text))
 
+	// What a process left that died in the middle is replaced and goes.
+	require.NoError(t, os.WriteFile(dir+"/"+unfinishedPrefix+"b.md", []byte("a long text that is cut o"), 0o644))
+	require.NoError(t, h.write("b.md", []byte("whole")))
+	text, err = os.ReadFile(dir + "/b.md")
+	require.NoError(t, err)
+	require.Equal(t, "whole", string(text))
+
 	require.NoError(t, os.Mkdir(dir+"/taken", 0o755))
 	require.Error(t, h.write("taken", []byte("x")))
 	require.Error(t, h.write("../outside", []byte("x")))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, entries, 2, "nothing unfinished is left")
+	require.Len(t, entries, 3, "nothing unfinished is left")
 }

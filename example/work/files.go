@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/pawlgo/pawl/example/fleet"
 	"github.com/pawlgo/pawl/example/fleetdb"
 	"github.com/pawlgo/pawl/example/tasks"
@@ -77,22 +75,22 @@ func exportCSV(trips []fleet.Trip) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// write puts a whole file in place or leaves what was there. Two writers of one
-// name do not disturb each other.
+// write puts a whole file in place or leaves what was there. The name of the
+// unfinished file follows from that of the file: if the process dies meanwhile,
+// the job that comes again replaces what it left.
 func (h *Handlers) write(name string, content []byte) error {
-	unfinished := ".unfinished-" + uuid.NewString()
-	if err := h.out.WriteFile(unfinished, content, 0o644); err != nil {
-		return errors.Join(err, ignoreMissing(h.out.Remove(unfinished)))
+	unfinished := unfinishedPrefix + name
+	err := h.out.WriteFile(unfinished, content, 0o644)
+	if err == nil {
+		err = h.out.Rename(unfinished, name)
 	}
-	if err := h.out.Rename(unfinished, name); err != nil {
-		return errors.Join(err, ignoreMissing(h.out.Remove(unfinished)))
-	}
-	return nil
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
+	if err == nil {
 		return nil
+	}
+	if removeErr := h.out.Remove(unfinished); !errors.Is(removeErr, os.ErrNotExist) {
+		err = errors.Join(err, removeErr)
 	}
 	return err
 }
+
+const unfinishedPrefix = ".unfinished-"

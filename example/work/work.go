@@ -117,15 +117,17 @@ func wait(ctx context.Context, d time.Duration) error {
 // example judges a run by, so they commit apart from the handler's own work and
 // name the database's time.
 func record[A any](ctx context.Context, h *Handlers, job *task.Job[A], handle func(ctx context.Context) error) error {
-	execution, err := fleetdb.Started(ctx, h.db, fleetdb.Start{
+	// Neither row depends on the job's context: what has a start gets an end.
+	start, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	execution, err := fleetdb.Started(start, h.db, fleetdb.Start{
 		JobID: job.ID, Attempt: job.Attempt, Kind: job.Kind, Queue: job.Queue, Worker: h.worker, DueAt: job.RunAt,
 	})
+	cancel()
 	if err != nil {
 		return task.Transient(err)
 	}
 	handled := handle(ctx)
 
-	// Also where the context has ended, the row has to.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	outcome, detail := outcomeOf(ctx, handled)
