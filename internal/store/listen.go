@@ -14,7 +14,14 @@ type Listener struct{ conn *pgx.Conn }
 // Listen opens a connection of its own, apart from the pool, and listens on
 // the schema's channel.
 func (s *Store) Listen(ctx context.Context) (*Listener, error) {
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	config := s.pool.Config() // a copy
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	config.ConnConfig.OnNotification = nil // a handler of the user's would get them all
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, err
 	}
