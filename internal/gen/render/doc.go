@@ -37,6 +37,12 @@ func policyDoc(t *Task) []string {
 		}
 		lines = append(lines, fmt.Sprintf("idempotent by %s, while unfinished and for at least %s", strings.Join(fields, ", "), directive.Short(p.Keep)))
 	}
+	if older := t.older(); len(older) > 0 {
+		lines = append(lines, fmt.Sprintf("payload version %d, jobs since version %d still run", t.current(), older[0].Number))
+	}
+	for _, a := range t.Aliases {
+		lines = append(lines, fmt.Sprintf("jobs of the old kind %s still run", a.Kind))
+	}
 	if p.Organization != nil {
 		lines = append(lines, "the organization is "+p.Organization.Name)
 	}

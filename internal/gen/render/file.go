@@ -31,7 +31,8 @@ func File(p *Package) ([]byte, error) {
 	for _, n := range Names(p.Tasks) {
 		names[n.Name] = true
 	}
-	nameImports(file, p.Path, p.Tasks, func(name string) bool { return names[name] || p.Taken(name) })
+	s := &speller{self: p.Path, taken: p.Taken, named: map[string]string{}}
+	packages := packagesOf(p.Tasks)
 
 	file.Comment("Stale code stops compiling here: run go generate.")
 	file.Const().Id("_").Op("=").Qual(taskimplPath, "GeneratorVersion1")
@@ -39,10 +40,13 @@ func File(p *Package) ([]byte, error) {
 	for _, t := range p.Tasks {
 		kind(file, t)
 		enqueue(file, t)
+		versions(file, t, s, packages)
 		decode(file, t)
 	}
 	handlers(file, p.Tasks)
 	tables(file, p.Tasks)
+	tripwires(file, p.Tasks, s)
+	nameImports(file, p.Path, p.Tasks, s.named, func(name string) bool { return names[name] || p.Taken(name) })
 
 	var out bytes.Buffer
 	if err := file.Render(&out); err != nil {
@@ -76,9 +80,6 @@ func links(tasks []*Task) string {
 // kind writes the value that everything else refers to.
 func kind(file *jen.File, t *Task) {
 	p := t.Policy
-	capability := composite(jen.Qual(taskimplPath, "Capability"), false,
-		entry("Version", jen.Lit(1)),
-		entry("ID", jen.Op(fmt.Sprintf("0x%016x", capabilityID(p.Kind, 1)))))
 	entries := []jen.Code{
 		entry("Name", jen.Id("Kind"+t.Name)),
 		entry("Queue", jen.Id("Queue"+queue{name: p.Queue}.goName())),
@@ -90,8 +91,8 @@ func kind(file *jen.File, t *Task) {
 			entry("Jitter", jen.Lit(p.Jitter)),
 			entry("Unknown", jen.Lit(p.Unknown)),
 			entry("Timeout", duration(p.Timeout)))),
-		entry("Version", jen.Lit(1)),
-		entry("Capabilities", jen.Index().Qual(taskimplPath, "Capability").Values(capability)),
+		entry("Version", jen.Lit(t.current())),
+		entry("Capabilities", capabilities(t)),
 	}
 	if len(p.Fields) > 0 {
 		entries = append(entries, entry("Key", key(t)), entry("Keep", duration(p.Keep)))
@@ -209,20 +210,6 @@ func enqueue(file *jen.File, t *Task) {
 	}
 }
 
-func decode(file *jen.File, t *Task) {
-	file.Add(comment(fmt.Sprintf("decode%s turns a stored payload into the current type.", t.Name)))
-	file.Func().Id("decode"+t.Name).
-		Params(jen.Id("version").Int(), jen.Id("raw").Index().Byte()).
-		Params(typeExpr(t.Args), jen.Error()).
-		Block(
-			jen.Switch(jen.Id("version")).Block(
-				jen.Case(jen.Lit(1)).Block(jen.Return(jen.Qual(taskimplPath, "As").Types(typeExpr(t.Args)).Call(jen.Id("raw")))),
-			),
-			jen.Var().Id("none").Add(typeExpr(t.Args)),
-			jen.Return(jen.Id("none"), jen.Qual(taskimplPath, "UnknownVersion").Call(jen.Id("Kind"+t.Name), jen.Id("version"))),
-		)
-}
-
 // handlers writes one interface for each queue, and one that embeds them all.
 func handlers(file *jen.File, tasks []*Task) {
 	var all []jen.Code
@@ -249,21 +236,21 @@ func handlers(file *jen.File, tasks []*Task) {
 
 // tables writes one function for each queue, and one that calls them all.
 func tables(file *jen.File, tasks []*Task) {
-	var all []jen.Code
+	var calls []jen.Code
 	for _, q := range queues(tasks) {
-		var rows []jen.Code
+		var all []jen.Code
 		for _, t := range q.tasks {
-			rows = append(rows, jen.Qual(taskimplPath, "Row").Call(jen.Op("&").Id("kind"+t.Name), jen.Id("h").Dot("Handle"+t.Name)))
+			all = append(all, rows(t)...)
 		}
 		file.Add(comment(fmt.Sprintf(
 			"%sTable connects the queue %s to its handlers, for a worker that serves this queue.", q.goName(), q.name)))
 		file.Func().Id(q.goName()+"Table").
 			Params(jen.Id("h").Id(q.goName()+"Handlers")).Qual(taskPath, "Table").
 			Block(jen.Return(jen.Qual(taskimplPath, "Table").Custom(
-				jen.Options{Open: "(", Close: ")", Separator: ",", Multi: true}, rows...)))
-		all = append(all, jen.Id(q.goName()+"Table").Call(jen.Id("h")))
+				jen.Options{Open: "(", Close: ")", Separator: ",", Multi: true}, all...)))
+		calls = append(calls, jen.Id(q.goName()+"Table").Call(jen.Id("h")))
 	}
 	file.Add(comment("Tables connects every queue of this package to its handlers."))
 	file.Func().Id("Tables").Params(jen.Id("h").Id("Handlers")).Index().Qual(taskPath, "Table").
-		Block(jen.Return(jen.Index().Qual(taskPath, "Table").Values(all...)))
+		Block(jen.Return(jen.Index().Qual(taskPath, "Table").Values(calls...)))
 }

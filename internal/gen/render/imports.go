@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/dave/jennifer/jen"
 )
@@ -21,12 +23,35 @@ const (
 
 // locals are the names of parameters and variables in generated functions. An
 // import of the same name would be hidden by them.
-var locals = []string{"args", "ctx", "h", "job", "none", "opts", "raw", "tx", "version"}
+var locals = []string{"args", "ctx", "err", "h", "job", "none", "opts", "raw", stale, "tx", "version"}
 
-// nameImports tells file under which name to import each package. A name that
-// the package or the generated code uses for something else is given up for one
-// with a number.
-func nameImports(file *jen.File, self string, tasks []*Task, taken func(string) bool) {
+// packagesByPath are packages of which the types are known.
+type packagesByPath map[string]*types.Package
+
+// packagesOf returns the packages of the payloads, and what these import.
+func packagesOf(tasks []*Task) packagesByPath {
+	all := packagesByPath{}
+	var add func(pkg *types.Package)
+	add = func(pkg *types.Package) {
+		if before := all[pkg.Path()]; before != nil && (before.Complete() || !pkg.Complete()) {
+			return
+		}
+		all[pkg.Path()] = pkg
+		for _, imported := range pkg.Imports() {
+			add(imported)
+		}
+	}
+	for _, t := range tasks {
+		eachPackage(t.Args, add)
+	}
+	return all
+}
+
+// nameImports tells file under which name to import each package: those of the
+// payloads, and more by their paths, whose names are empty where they are not
+// known. A name that the package or the generated code uses for something else is
+// given up for one with a number.
+func nameImports(file *jen.File, self string, tasks []*Task, more map[string]string, taken func(string) bool) {
 	type imported struct{ path, name string }
 	all := []imported{
 		{contextPath, "context"}, {strconvPath, "strconv"}, {timePath, "time"},
@@ -38,7 +63,13 @@ func nameImports(file *jen.File, self string, tasks []*Task, taken func(string) 
 			payloads = append(payloads, imported{pkg.Path(), pkg.Name()})
 		})
 	}
-	slices.SortFunc(payloads, func(a, b imported) int { return cmp.Compare(a.path, b.path) })
+	for path, name := range more {
+		payloads = append(payloads, imported{path, name})
+	}
+	// Of two that name a package, the one that knows its name.
+	slices.SortFunc(payloads, func(a, b imported) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(b.name, a.name))
+	})
 	used := map[string]bool{}
 	seen := map[string]bool{self: true}
 	for _, imp := range append(all, payloads...) {
@@ -46,12 +77,16 @@ func nameImports(file *jen.File, self string, tasks []*Task, taken func(string) 
 			continue
 		}
 		seen[imp.path] = true
+		known := imp.name != ""
+		if !known {
+			imp.name = guessName(imp.path)
+		}
 		name := imp.name
 		for n := 2; used[name] || taken(name) || !usable(name); n++ {
 			name = fmt.Sprintf("%s%d", imp.name, n)
 		}
 		used[name] = true
-		if name == imp.name {
+		if name == imp.name && known {
 			file.ImportName(imp.path, name)
 		} else {
 			file.ImportAlias(imp.path, name)
@@ -59,8 +94,32 @@ func nameImports(file *jen.File, self string, tasks []*Task, taken func(string) 
 	}
 }
 
+// guessName makes an identifier of the last element of a path that is not the
+// number of a major version.
+func guessName(path string) string {
+	elements := strings.Split(path, "/")
+	if n := len(elements); n > 1 && majorVersion.MatchString(elements[n-1]) {
+		elements = elements[:n-1]
+	}
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(elements[len(elements)-1]))
+	if name == "" || name[0] <= '9' {
+		return "pkg" + name
+	}
+	return name
+}
+
+var (
+	majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+	versionLocal = regexp.MustCompile(`^args[0-9]+$`)
+)
+
 func usable(name string) bool {
-	return !slices.Contains(locals, name) && !jen.IsReservedWord(name) && !token.IsKeyword(name) &&
+	return !versionLocal.MatchString(name) && !slices.Contains(locals, name) && !jen.IsReservedWord(name) && !token.IsKeyword(name) &&
 		types.Universe.Lookup(name) == nil && name != "init" && name != "main"
 }
 

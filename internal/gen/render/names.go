@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/pawlgo/pawl/internal/gen/shape"
 )
 
 // Name is a package-level name of the generated file.
@@ -29,6 +31,15 @@ func Names(tasks []*Task) []Name {
 		of := "the task " + t.Name
 		for _, format := range []string{"Kind%s", "kind%s", "Enqueue%s", "EnqueueMany%s", "decode%s"} {
 			names = append(names, Name{fmt.Sprintf(format, t.Name), of, t.NamePos})
+		}
+		names = append(names, Name{argsName(t, t.current()), of, t.NamePos})
+		for _, v := range t.older() {
+			if v.Shape.Root.Kind != shape.Struct {
+				names = append(names, Name{argsName(t, v.Number), of, t.NamePos})
+			}
+			for _, name := range slices.Sorted(maps.Values(frozenNames(t, v))) {
+				names = append(names, Name{name, of, t.NamePos})
+			}
 		}
 	}
 	for _, q := range queues(tasks) {

@@ -4,6 +4,8 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
+	"github.com/google/uuid"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
 	"time"
@@ -86,6 +88,10 @@ func EnqueueManyBuildReport(ctx context.Context, tx task.Tx, args []Batch[Trip],
 	return taskimpl.EnqueueMany(ctx, tx, &kindBuildReport, args, opts)
 }
 
+// BuildReportArgsV1 is version 1 of the payload of [BuildReport], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type BuildReportArgsV1 = Batch[Trip]
+
 // decodeBuildReport turns a stored payload into the current type.
 func decodeBuildReport(version int, raw []byte) (Batch[Trip], error) {
 	switch version {
@@ -132,6 +138,11 @@ func EnqueueRevokeWebhook(ctx context.Context, tx task.Tx, args RevokeWebhookArg
 func EnqueueManyRevokeWebhook(ctx context.Context, tx task.Tx, args []RevokeWebhookArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindRevokeWebhook, args, opts)
 }
+
+// RevokeWebhookArgsV1 is version 1 of the payload of [RevokeWebhook], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type RevokeWebhookArgsV1 = RevokeWebhookArgs
 
 // decodeRevokeWebhook turns a stored payload into the current type.
 func decodeRevokeWebhook(version int, raw []byte) (RevokeWebhookArgs, error) {
@@ -194,6 +205,10 @@ func EnqueueSendWebhook(ctx context.Context, tx task.Tx, args SendWebhookArgs, o
 func EnqueueManySendWebhook(ctx context.Context, tx task.Tx, args []SendWebhookArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindSendWebhook, args, opts)
 }
+
+// SendWebhookArgsV1 is version 1 of the payload of [SendWebhook], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type SendWebhookArgsV1 = SendWebhookArgs
 
 // decodeSendWebhook turns a stored payload into the current type.
 func decodeSendWebhook(version int, raw []byte) (SendWebhookArgs, error) {
@@ -264,4 +279,65 @@ func WebhooksTable(h WebhooksHandlers) task.Table {
 // Tables connects every queue of this package to its handlers.
 func Tables(h Handlers) []task.Table {
 	return []task.Table{FleetReportsTable(h), WebhooksTable(h)}
+}
+
+// The functions without a name are never called. They state what this file was
+// generated from, and stop compiling when a type in a payload changes. An error
+// at runGoGenerate says that this file is stale: run go generate.
+
+func _(runGoGenerate *uuid.UUID) {
+	_, _ = runGoGenerate.MarshalText, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Batch[Trip]) struct {
+	Items []Trip `json:"items"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Batch[Trip]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate *Event) {
+	_, _ = runGoGenerate.MarshalJSON, runGoGenerate.UnmarshalJSON
+}
+func _(runGoGenerate func() RevokeWebhookArgs) struct {
+	EndpointID uuid.UUID `json:"endpoint_id"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	RevokeWebhookArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() SendWebhookArgs) struct {
+	OrganizationID uuid.UUID       `json:"organization_id"`
+	EndpointID     uuid.UUID       `json:"endpoint_id"`
+	EventID        Event           `json:"event_id"`
+	Body           json.RawMessage `json:"body"`
+	At             time.Time       `json:"at"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	SendWebhookArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Trip) struct {
+	Vehicle  string        `json:"vehicle"`
+	Duration time.Duration `json:"duration"`
+	Next     *Trip         `json:"next,omitempty"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Trip
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }

@@ -4,9 +4,13 @@ package shapes
 
 import (
 	"context"
+	"encoding/json"
 	"github.com/google/uuid"
+	"github.com/pawlgo/pawl/internal/gen/golden/shapes/library"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
+	"math/big"
+	"net/netip"
 	"strconv"
 	"time"
 )
@@ -139,6 +143,10 @@ func EnqueueManyByInt(ctx context.Context, tx task.Tx, args []Of[int32], opts ..
 	return taskimpl.EnqueueMany(ctx, tx, &kindByInt, args, opts)
 }
 
+// ByIntArgsV1 is version 1 of the payload of [ByInt], the current one. Under
+// this name an upgrader keeps its meaning when there is a newer one.
+type ByIntArgsV1 = Of[int32]
+
 // decodeByInt turns a stored payload into the current type.
 func decodeByInt(version int, raw []byte) (Of[int32], error) {
 	switch version {
@@ -194,6 +202,10 @@ func EnqueueByName(ctx context.Context, tx task.Tx, args Of[Level], opts ...task
 func EnqueueManyByName(ctx context.Context, tx task.Tx, args []Of[Level], opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindByName, args, opts)
 }
+
+// ByNameArgsV1 is version 1 of the payload of [ByName], the current one. Under
+// this name an upgrader keeps its meaning when there is a newer one.
+type ByNameArgsV1 = Of[Level]
 
 // decodeByName turns a stored payload into the current type.
 func decodeByName(version int, raw []byte) (Of[Level], error) {
@@ -251,6 +263,10 @@ func EnqueueManyByStringer(ctx context.Context, tx task.Tx, args []Of[Numbered],
 	return taskimpl.EnqueueMany(ctx, tx, &kindByStringer, args, opts)
 }
 
+// ByStringerArgsV1 is version 1 of the payload of [ByStringer], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type ByStringerArgsV1 = Of[Numbered]
+
 // decodeByStringer turns a stored payload into the current type.
 func decodeByStringer(version int, raw []byte) (Of[Numbered], error) {
 	switch version {
@@ -306,6 +322,10 @@ func EnqueueByText(ctx context.Context, tx task.Tx, args Of[Fussy], opts ...task
 func EnqueueManyByText(ctx context.Context, tx task.Tx, args []Of[Fussy], opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindByText, args, opts)
 }
+
+// ByTextArgsV1 is version 1 of the payload of [ByText], the current one. Under
+// this name an upgrader keeps its meaning when there is a newer one.
+type ByTextArgsV1 = Of[Fussy]
 
 // decodeByText turns a stored payload into the current type.
 func decodeByText(version int, raw []byte) (Of[Fussy], error) {
@@ -363,6 +383,10 @@ func EnqueueManyByUUID(ctx context.Context, tx task.Tx, args []Of[uuid.UUID], op
 	return taskimpl.EnqueueMany(ctx, tx, &kindByUUID, args, opts)
 }
 
+// ByUUIDArgsV1 is version 1 of the payload of [ByUUID], the current one. Under
+// this name an upgrader keeps its meaning when there is a newer one.
+type ByUUIDArgsV1 = Of[uuid.UUID]
+
 // decodeByUUID turns a stored payload into the current type.
 func decodeByUUID(version int, raw []byte) (Of[uuid.UUID], error) {
 	switch version {
@@ -418,6 +442,10 @@ func EnqueueByUint(ctx context.Context, tx task.Tx, args Of[uint64], opts ...tas
 func EnqueueManyByUint(ctx context.Context, tx task.Tx, args []Of[uint64], opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindByUint, args, opts)
 }
+
+// ByUintArgsV1 is version 1 of the payload of [ByUint], the current one. Under
+// this name an upgrader keeps its meaning when there is a newer one.
+type ByUintArgsV1 = Of[uint64]
 
 // decodeByUint turns a stored payload into the current type.
 func decodeByUint(version int, raw []byte) (Of[uint64], error) {
@@ -482,6 +510,10 @@ func EnqueueEverything(ctx context.Context, tx task.Tx, args Everyone, opts ...t
 func EnqueueManyEverything(ctx context.Context, tx task.Tx, args []Everyone, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindEverything, args, opts)
 }
+
+// EverythingArgsV1 is version 1 of the payload of [Everything], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type EverythingArgsV1 = Everyone
 
 // decodeEverything turns a stored payload into the current type.
 func decodeEverything(version int, raw []byte) (Everyone, error) {
@@ -601,4 +633,211 @@ func TenantsTable(h TenantsHandlers) task.Table {
 // Tables connects every queue of this package to its handlers.
 func Tables(h Handlers) []task.Table {
 	return []task.Table{ShapesTable(h), TenantsTable(h)}
+}
+
+// The functions without a name are never called. They state what this file was
+// generated from, and stop compiling when a type in a payload changes. An error
+// at runGoGenerate says that this file is stale: run go generate.
+
+func _(runGoGenerate *uuid.UUID) {
+	_, _ = runGoGenerate.MarshalText, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Everyone) struct {
+	library.Meta
+	*library.Trace
+	inner
+	Names    library.Pair[string, []string]      `json:"names"`
+	Pair     library.Pair[Level, *time.Duration] `json:"pair"`
+	Tree     *Tree                               `json:"tree"`
+	ByNumber map[int]map[string][]Tree           `json:"by_number"`
+	ByID     map[uuid.UUID]bool                  `json:"by_id"`
+	Bytes    []byte                              `json:"bytes"`
+	Array    [3]int16                            `json:"array"`
+	Number   int64                               `json:"number,string"`
+	Unsigned uint64                              `json:"unsigned"`
+	Share    *float64                            `json:"share,omitempty"`
+	At       time.Time                           `json:"at"`
+	Big      *big.Int                            `json:"big"`
+	Addr     netip.Addr                          `json:"addr"`
+	Raw      json.RawMessage                     `json:"raw"`
+	Digits   json.Number                         `json:"digits"`
+	Inline   struct {
+		Yes bool `json:"yes"`
+	} `json:"inline"`
+	Stamp   Stamp    `json:"stamp"`
+	Noted   Noted    `json:"noted"`
+	Skipped chan int `json:"-"`
+	secret  string   `json:"-"`
+	_       int
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Everyone
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate *Fussy) {
+	_, _ = runGoGenerate.MarshalText, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate *Level) *string {
+	return (*string)(runGoGenerate)
+}
+func _(runGoGenerate *struct {
+	Level
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate *Noted) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate *Numbered) *int {
+	return (*int)(runGoGenerate)
+}
+func _(runGoGenerate *struct {
+	Numbered
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Of[uuid.UUID]) struct {
+	Tenant uuid.UUID `json:"tenant"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Of[uuid.UUID]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Of[Fussy]) struct {
+	Tenant Fussy `json:"tenant"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Of[Fussy]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Of[Level]) struct {
+	Tenant Level `json:"tenant"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Of[Level]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Of[Numbered]) struct {
+	Tenant Numbered `json:"tenant"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Of[Numbered]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Of[int32]) struct {
+	Tenant int32 `json:"tenant"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Of[int32]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Of[uint64]) struct {
+	Tenant uint64 `json:"tenant"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Of[uint64]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate *Stamp) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() Tree) struct {
+	Name     string  `json:"name"`
+	Children []*Tree `json:"children"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Tree
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() inner) struct {
+	Promoted string `json:"promoted"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	inner
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() library.Meta) struct {
+	Source string `json:"source"`
+	Level  int
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	library.Meta
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() library.Pair[Level, *time.Duration]) struct {
+	Key   Level          `json:"key"`
+	Value *time.Duration `json:"value"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	library.Pair[Level, *time.Duration]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() library.Pair[string, []string]) struct {
+	Key   string   `json:"key"`
+	Value []string `json:"value"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	library.Pair[string, []string]
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() library.Trace) struct {
+	Span string `json:"span"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	library.Trace
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
