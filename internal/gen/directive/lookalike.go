@@ -50,6 +50,9 @@ func indent(s string) int { return len(s) - len(strings.TrimLeft(s, " \t")) }
 // is from a directive in one respect, the closer it has to be in the others.
 func resembles(text string) string {
 	m := lookalikePattern.FindStringSubmatch(text)
+	if m == nil && strings.HasPrefix(text, Tool+":") {
+		return "NAME" // nothing, or a sign, where the name would be
+	}
 	if m == nil || strings.Contains(m[1], "//") && strings.ContainsAny(m[1][:1], " \t") {
 		return "" // the second is a directive that was commented out, or an example
 	}
