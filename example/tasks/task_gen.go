@@ -4,12 +4,13 @@ package tasks
 
 import (
 	"context"
+	"github.com/google/uuid"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
 	"time"
 )
 
-// This file calls a package task that still serves its generation.
+// Stale code stops compiling here: run go generate.
 const _ = taskimpl.GeneratorVersion1
 
 // QueueCriticalAlerts is the queue of [EvaluateGeofences].
@@ -138,6 +139,11 @@ func EnqueueManyEvaluateGeofences(ctx context.Context, tx task.Tx, args []Evalua
 	return taskimpl.EnqueueMany(ctx, tx, &kindEvaluateGeofences, args, opts)
 }
 
+// EvaluateGeofencesArgsV1 is version 1 of the payload of [EvaluateGeofences],
+// the current one. Under this name an upgrader keeps its meaning when there is
+// a newer one.
+type EvaluateGeofencesArgsV1 = EvaluateGeofencesArgs
+
 // decodeEvaluateGeofences turns a stored payload into the current type.
 func decodeEvaluateGeofences(version int, raw []byte) (EvaluateGeofencesArgs, error) {
 	switch version {
@@ -192,6 +198,10 @@ func EnqueueExportTrips(ctx context.Context, tx task.Tx, args ExportTripsArgs, o
 func EnqueueManyExportTrips(ctx context.Context, tx task.Tx, args []ExportTripsArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindExportTrips, args, opts)
 }
+
+// ExportTripsArgsV1 is version 1 of the payload of [ExportTrips], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type ExportTripsArgsV1 = ExportTripsArgs
 
 // decodeExportTrips turns a stored payload into the current type.
 func decodeExportTrips(version int, raw []byte) (ExportTripsArgs, error) {
@@ -248,6 +258,10 @@ func EnqueueManyNotify(ctx context.Context, tx task.Tx, args []NotifyArgs, opts 
 	return taskimpl.EnqueueMany(ctx, tx, &kindNotify, args, opts)
 }
 
+// NotifyArgsV1 is version 1 of the payload of [Notify], the current one. Under
+// this name an upgrader keeps its meaning when there is a newer one.
+type NotifyArgsV1 = NotifyArgs
+
 // decodeNotify turns a stored payload into the current type.
 func decodeNotify(version int, raw []byte) (NotifyArgs, error) {
 	switch version {
@@ -303,6 +317,11 @@ func EnqueueManyPurgePositions(ctx context.Context, tx task.Tx, args []PurgePosi
 	return taskimpl.EnqueueMany(ctx, tx, &kindPurgePositions, args, opts)
 }
 
+// PurgePositionsArgsV1 is version 1 of the payload of [PurgePositions], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type PurgePositionsArgsV1 = PurgePositionsArgs
+
 // decodePurgePositions turns a stored payload into the current type.
 func decodePurgePositions(version int, raw []byte) (PurgePositionsArgs, error) {
 	switch version {
@@ -353,6 +372,11 @@ func EnqueueReconcileTrips(ctx context.Context, tx task.Tx, args ReconcileTripsA
 func EnqueueManyReconcileTrips(ctx context.Context, tx task.Tx, args []ReconcileTripsArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindReconcileTrips, args, opts)
 }
+
+// ReconcileTripsArgsV1 is version 1 of the payload of [ReconcileTrips], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type ReconcileTripsArgsV1 = ReconcileTripsArgs
 
 // decodeReconcileTrips turns a stored payload into the current type.
 func decodeReconcileTrips(version int, raw []byte) (ReconcileTripsArgs, error) {
@@ -408,6 +432,11 @@ func EnqueueRenderTripReport(ctx context.Context, tx task.Tx, args RenderTripRep
 func EnqueueManyRenderTripReport(ctx context.Context, tx task.Tx, args []RenderTripReportArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindRenderTripReport, args, opts)
 }
+
+// RenderTripReportArgsV1 is version 1 of the payload of [RenderTripReport], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type RenderTripReportArgsV1 = RenderTripReportArgs
 
 // decodeRenderTripReport turns a stored payload into the current type.
 func decodeRenderTripReport(version int, raw []byte) (RenderTripReportArgs, error) {
@@ -465,6 +494,10 @@ func EnqueueSendWebhook(ctx context.Context, tx task.Tx, args SendWebhookArgs, o
 func EnqueueManySendWebhook(ctx context.Context, tx task.Tx, args []SendWebhookArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindSendWebhook, args, opts)
 }
+
+// SendWebhookArgsV1 is version 1 of the payload of [SendWebhook], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type SendWebhookArgsV1 = SendWebhookArgs
 
 // decodeSendWebhook turns a stored payload into the current type.
 func decodeSendWebhook(version int, raw []byte) (SendWebhookArgs, error) {
@@ -631,4 +664,93 @@ func WebhooksTable(h WebhooksHandlers) task.Table {
 // Tables connects every queue of this package to its handlers.
 func Tables(h Handlers) []task.Table {
 	return []task.Table{CriticalAlertsTable(h), ExportsTable(h), LocationDerivationTable(h), MaintenanceTable(h), NotificationsTable(h), ReportsTable(h), WebhooksTable(h)}
+}
+
+// The functions without a name are never called. They state what this file was
+// generated from, and stop compiling when a type in a payload changes. An error
+// at runGoGenerate says that this file is stale: run go generate.
+
+func _(runGoGenerate *uuid.UUID) {
+	_, _ = runGoGenerate.MarshalText, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() EvaluateGeofencesArgs) struct {
+	Vehicle string `json:"vehicle"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	EvaluateGeofencesArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() ExportTripsArgs) struct {
+	Vehicle string `json:"vehicle"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	ExportTripsArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() NotifyArgs) struct {
+	EventID uuid.UUID `json:"event_id"`
+	Text    string    `json:"text"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	NotifyArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() PurgePositionsArgs) struct {
+	Vehicle string `json:"vehicle"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	PurgePositionsArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() ReconcileTripsArgs) struct {
+	Vehicle string `json:"vehicle"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	ReconcileTripsArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() RenderTripReportArgs) struct {
+	TripID uuid.UUID `json:"trip_id"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	RenderTripReportArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() SendWebhookArgs) struct {
+	EndpointID uuid.UUID `json:"endpoint_id"`
+	EventID    uuid.UUID `json:"event_id"`
+	Event      string    `json:"event"`
+	Body       []byte    `json:"body"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	SendWebhookArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
