@@ -29,7 +29,7 @@ func frozen(file *jen.File, t *Task, v evolve.Version, next int, s *speller, pac
 	if v.Upgrader {
 		doc += fmt.Sprintf(" [%s] makes version %d of it.", upgraderName(t, v.Number), next)
 	} else {
-		doc += fmt.Sprintf(" What was stored of it decodes as version %d as it is.", next)
+		doc += fmt.Sprintf(" A stored payload of it decodes as version %d as it is.", next)
 	}
 	file.Add(comment(doc))
 	root := v.Shape.Root

@@ -77,8 +77,8 @@ func nameImports(file *jen.File, self string, tasks []*Task, more map[string]str
 			continue
 		}
 		seen[imp.path] = true
-		known := imp.name != ""
-		if !known {
+		known := imp.name != "" || standard(imp.path, self)
+		if imp.name == "" {
 			imp.name = guessName(imp.path)
 		}
 		name := imp.name
@@ -92,6 +92,14 @@ func nameImports(file *jen.File, self string, tasks []*Task, more map[string]str
 			file.ImportAlias(imp.path, name)
 		}
 	}
+}
+
+// standard reports whether a package is of the standard library: the first
+// element of its path has no dot, nor is it that of the user's own module.
+func standard(path, self string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	own, _, _ := strings.Cut(self, "/")
+	return !strings.Contains(first, ".") && first != own
 }
 
 // guessName makes an identifier of the last element of a path that is not the

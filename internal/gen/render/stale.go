@@ -5,7 +5,6 @@ import (
 	"go/types"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/dave/jennifer/jen"
 	"golang.org/x/tools/go/types/typeutil"
@@ -75,7 +74,7 @@ func (w *watcher) meet(t types.Type) *watched {
 		w.found.Set(named, x)
 		w.watched = append(w.watched, x)
 	}
-	if pkg := named.Obj().Pkg(); x.expr != nil || pkg == nil || w.standard(pkg.Path()) {
+	if pkg := named.Obj().Pkg(); x.expr != nil || pkg == nil || standard(pkg.Path(), w.speller.self) {
 		return x
 	}
 	if expr, ok := w.speller.typ(named); ok {
@@ -95,7 +94,7 @@ func (w *watcher) embedded(t types.Type) {
 		t = p.Elem()
 	}
 	alias, ok := t.(*types.Alias)
-	if !ok || alias.Obj().Pkg() == nil || w.standard(alias.Obj().Pkg().Path()) {
+	if !ok || alias.Obj().Pkg() == nil || standard(alias.Obj().Pkg().Path(), w.speller.self) {
 		return
 	}
 	target, ok1 := w.speller.typ(types.Unalias(alias))
@@ -103,14 +102,6 @@ func (w *watcher) embedded(t types.Type) {
 	if ok1 && ok2 && w.aliases.Set(alias, true) == nil {
 		w.watched = append(w.watched, &watched{order: types.TypeString(alias, nil), functions: []jen.Code{sameForm(name, target)}})
 	}
-}
-
-// standard reports whether a package is of the standard library: the first
-// element of its path has no dot, as may be that of the user's own module.
-func (w *watcher) standard(path string) bool {
-	first, _, _ := strings.Cut(path, "/")
-	own, _, _ := strings.Cut(w.speller.self, "/")
-	return !strings.Contains(first, ".") && first != own
 }
 
 // walk looks at a type whose values are somewhere in a payload.
