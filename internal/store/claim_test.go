@@ -318,3 +318,38 @@ func TestPlans(t *testing.T) {
 		})
 	}
 }
+
+// What a duplicate costs does not depend on how much waits: its state is looked
+// up by index.
+func TestStatePlan(t *testing.T) {
+	t.Parallel()
+	_, pool := open(t)
+	exec(t, pool, `VACUUM ANALYZE`)
+	pages := func(id uuid.UUID) int {
+		var plan []byte
+		require.NoError(t, pool.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+			SELECT pawl.job_state(pawl.day_of(clock_timestamp()), $1)`, pgx.QueryExecModeSimpleProtocol, id.String()).Scan(&plan))
+		var nodes []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(plan, &nodes))
+		return nodes[0].Plan.Hit + nodes[0].Plan.Read
+	}
+	first := enqueue(t, pool, 100)[50]
+	pages(first) // what a new session reads of the catalog
+	for range 3 {
+		enqueue(t, pool, 10_000)
+	}
+	last := enqueue(t, pool, 100)[50]
+	for _, id := range []uuid.UUID{first, last} {
+		require.Equal(t, "pending", query[string](t, pool, `SELECT pawl.job_state(pawl.day_of(clock_timestamp()), $1)`, id))
+		most := 0
+		for range 16 { // of any session of the pool
+			most = pages(id)
+		}
+		require.Less(t, most, 100)
+	}
+}

@@ -2,22 +2,39 @@
 
 -- Where a job stands, in the terms of a receipt. By the invariant that a job
 -- is in exactly one place, what is neither finished nor leased nor still at
--- its first due time waits for another attempt.
+-- its first due time waits for another attempt. Its row may have been moved to
+-- a later day; that is a look-up a day, where a range of days would read all
+-- the jobs of each.
 CREATE FUNCTION {schema}.job_state(p_day integer, p_id uuid) RETURNS text
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SET search_path = {schema}, pg_temp
+{pinned}
 AS $$
-	SELECT COALESCE(
-		(SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END
-			FROM outcomes o WHERE o.job_id = p_id AND o.day >= p_day LIMIT 1),
-		(SELECT 'leased' FROM leases l
-			WHERE p_id = ANY (l.job_ids) AND get_bit(l.open, array_position(l.job_ids, p_id) - 1) = 1 LIMIT 1),
-		(SELECT CASE WHEN j.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END
-			FROM jobs j JOIN ready r ON r.queue = j.queue AND r.priority = j.priority AND r.run_at = j.run_at AND r.id = j.id
-			WHERE j.id = p_id AND j.day >= p_day LIMIT 1),
-		(SELECT 'retrying' FROM jobs j WHERE j.id = p_id AND j.day >= p_day LIMIT 1),
-		'gone')
-$$;
+DECLARE
+	v_state text;
+	v_job   record;
+BEGIN
+	SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO v_state
+	FROM outcomes o WHERE o.job_id = p_id AND o.day >= p_day LIMIT 1;
+	IF FOUND THEN
+		RETURN v_state;
+	END IF;
+	SELECT j.* INTO v_job FROM generate_series(p_day, day_of(clock_timestamp())) d
+	CROSS JOIN LATERAL (SELECT j.queue, j.priority, j.run_at FROM jobs j WHERE j.day = d AND j.id = p_id OFFSET 0) j
+	LIMIT 1;
+	IF NOT FOUND THEN
+		v_state := 'gone';
+	ELSIF EXISTS (SELECT FROM ready r
+			WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND r.run_at = v_job.run_at AND r.id = p_id AND NOT r.suspect) THEN
+		RETURN CASE WHEN v_job.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END;
+	ELSE
+		v_state := 'retrying';
+	END IF;
+	IF EXISTS (SELECT FROM leases l WHERE p_id = ANY (l.job_ids) AND get_bit(l.open, array_position(l.job_ids, p_id) - 1) = 1) THEN
+		RETURN 'leased';
+	END IF;
+	RETURN v_state;
+END $$;
 
 -- Stores the jobs of one kind. Answers whether they are due in the future, and
 -- a JSON array of those that were duplicates, NULL for none.
@@ -41,6 +58,7 @@ DECLARE
 	v_job     record;
 	v_key     record;
 	v_state   text;
+	v_mine    uuid; -- the last one that this call put down a key for
 BEGIN
 	IF to_regclass('jobs_d' || v_day) IS NULL OR to_regclass('outcomes_d' || v_day) IS NULL THEN
 		PERFORM ensure_day(v_day);
@@ -71,12 +89,13 @@ BEGIN
 				ON CONFLICT DO NOTHING;
 				IF FOUND THEN
 					v_new := v_new || v_job.n::integer;
+					v_mine := v_job.id;
 					EXIT;
 				END IF;
 				SELECT * INTO v_key FROM idempotency_keys k
 				WHERE k.organization_id = v_job.organization AND k.kind = p_kind AND k.key = v_job.key;
 				CONTINUE WHEN NOT FOUND; -- its holder went away: try again
-				v_state := CASE WHEN v_key.job_id <> ALL (p_ids) THEN job_state(v_key.job_day, v_key.job_id)
+				v_state := CASE WHEN v_key.job_id IS DISTINCT FROM v_mine THEN job_state(v_key.job_day, v_key.job_id)
 					WHEN v_run_at > v_now THEN 'scheduled' ELSE 'pending' END;
 				IF v_key.expires_at > clock_timestamp() OR v_state NOT IN ('completed', 'dead', 'cancelled', 'gone') THEN
 					-- Told now: the key may be gone when the last one is through.
