@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -207,20 +208,20 @@ func TestDeclares(t *testing.T) {
 
 // compiler type-checks a package with changes to its files.
 type compiler struct {
-	imports map[string]*packages.Package
 	path    string
 	files   map[string]string
+	exports map[string]string // files of export data by package path
 }
 
 func newCompiler(t *testing.T, dir string) *compiler {
 	t.Helper()
 	dir, err := filepath.Abs(dir)
 	require.NoError(t, err)
-	pkgs, err := packages.Load(&packages.Config{Context: t.Context(), Dir: dir, Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports |
-		packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedDeps | packages.NeedExportFile}, ".")
+	pkgs, err := packages.Load(&packages.Config{Context: t.Context(), Dir: dir,
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedExportFile}, ".")
 	require.NoError(t, err)
-	c := &compiler{path: pkgs[0].PkgPath, imports: map[string]*packages.Package{}, files: map[string]string{}}
-	packages.Visit(pkgs, nil, func(pkg *packages.Package) { c.imports[pkg.PkgPath] = pkg })
+	c := &compiler{path: pkgs[0].PkgPath, files: map[string]string{}, exports: map[string]string{}}
+	packages.Visit(pkgs, nil, func(pkg *packages.Package) { c.exports[pkg.PkgPath] = pkg.ExportFile })
 	for _, name := range pkgs[0].GoFiles {
 		content, err := os.ReadFile(name)
 		require.NoError(t, err)
@@ -229,12 +230,11 @@ func newCompiler(t *testing.T, dir string) *compiler {
 	return c
 }
 
-// Import implements [types.Importer].
-func (c *compiler) Import(path string) (*types.Package, error) {
-	if pkg := c.imports[path]; pkg != nil && pkg.Types != nil {
-		return pkg.Types, nil
+func (c *compiler) open(path string) (io.ReadCloser, error) {
+	if c.exports[path] == "" {
+		return nil, fmt.Errorf("package %s is not a dependency", path)
 	}
-	return importer.Default().Import(path)
+	return os.Open(c.exports[path])
 }
 
 // check returns the package and what is wrong with it, where some files are
@@ -251,7 +251,7 @@ func (c *compiler) check(t *testing.T, changed map[string]string) (*types.Packag
 		syntax = append(syntax, f)
 	}
 	var problems []string
-	pkg, _ := (&types.Config{Importer: c, Error: func(err error) { problems = append(problems, err.Error()) }}).
+	pkg, _ := (&types.Config{Importer: importer.ForCompiler(fset, "gc", c.open), Error: func(err error) { problems = append(problems, err.Error()) }}).
 		Check(c.path, fset, syntax, nil)
 	return pkg, problems
 }
