@@ -1,0 +1,5 @@
+//go:build full
+
+package campaign
+
+const declarations = 2_000
