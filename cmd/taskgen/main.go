@@ -50,7 +50,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	// An interrupted run ends in an orderly way, so that it leaves nothing behind.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	found, err := gen.Run(ctx, dir, patterns)
+	result, err := gen.Run(ctx, dir, patterns, gen.Options{})
+	found := result.Errors
 	if *asJSON {
 		err = errors.Join(err, diag.WriteJSON(stdout, found))
 	} else {

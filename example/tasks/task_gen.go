@@ -111,7 +111,7 @@ var kindEvaluateGeofences = taskimpl.Kind[EvaluateGeofencesArgs]{
 		Timeout:  10 * time.Second,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xe355428e158853bc}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x01eaa779adbb383d}},
 	Decode:       decodeEvaluateGeofences,
 }
 
@@ -167,7 +167,7 @@ var kindExportTrips = taskimpl.Kind[ExportTripsArgs]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xa84c6231de68a0f7}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x2dd8fa36809cc6b3}},
 	Key: func(args *ExportTripsArgs) []any {
 		return []any{&args.Vehicle}
 	},
@@ -226,7 +226,7 @@ var kindNotify = taskimpl.Kind[NotifyArgs]{
 		Timeout:  10 * time.Second,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x378c77939772badf}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xb86090b420b9aa0f}},
 	Key: func(args *NotifyArgs) []any {
 		return []any{&args.EventID}
 	},
@@ -285,7 +285,7 @@ var kindPurgePositions = taskimpl.Kind[PurgePositionsArgs]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xa92d0212d6f82c33}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xcf158158f0509e39}},
 	Key: func(args *PurgePositionsArgs) []any {
 		return []any{&args.Vehicle}
 	},
@@ -345,7 +345,7 @@ var kindReconcileTrips = taskimpl.Kind[ReconcileTripsArgs]{
 		Timeout:  10 * time.Second,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xe30ddf4385e06ee2}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x007454de9284bce4}},
 	Decode:       decodeReconcileTrips,
 }
 
@@ -401,7 +401,7 @@ var kindRenderTripReport = taskimpl.Kind[RenderTripReportArgs]{
 		Timeout:  30 * time.Second,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x5f80c78093dbe5cc}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x70a61cb9259894ed}},
 	Key: func(args *RenderTripReportArgs) []any {
 		return []any{&args.TripID}
 	},
@@ -461,7 +461,7 @@ var kindSendWebhook = taskimpl.Kind[SendWebhookArgs]{
 		Timeout:  10 * time.Second,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xbb46e02b51d99942}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x543b21088b0504dd}},
 	Key: func(args *SendWebhookArgs) []any {
 		return []any{&args.EndpointID, &args.EventID}
 	},

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// This file calls a package task that still serves its generation.
+// Stale code stops compiling here: run go generate.
 const _ = taskimpl.GeneratorVersion1
 
 // QueueMail is the queue of [SendReceipt].
@@ -37,7 +37,7 @@ var kindSendReceipt = taskimpl.Kind[SendReceiptArgs]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xa4422d9aad8a8885}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x5be5f9cac1506660}},
 	Key: func(args *SendReceiptArgs) []any {
 		return []any{&args.OrderID}
 	},
@@ -68,6 +68,10 @@ func EnqueueSendReceipt(ctx context.Context, tx task.Tx, args SendReceiptArgs, o
 func EnqueueManySendReceipt(ctx context.Context, tx task.Tx, args []SendReceiptArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindSendReceipt, args, opts)
 }
+
+// SendReceiptArgsV1 is version 1 of the payload of [SendReceipt], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type SendReceiptArgsV1 = SendReceiptArgs
 
 // decodeSendReceipt turns a stored payload into the current type.
 func decodeSendReceipt(version int, raw []byte) (SendReceiptArgs, error) {
@@ -107,4 +111,21 @@ func MailTable(h MailHandlers) task.Table {
 // Tables connects every queue of this package to its handlers.
 func Tables(h Handlers) []task.Table {
 	return []task.Table{MailTable(h)}
+}
+
+// The functions without a name are never called. They state what this file was
+// generated from, and stop compiling when a type in a payload changes. An error
+// at runGoGenerate says that this file is stale: run go generate.
+
+func _(runGoGenerate func() SendReceiptArgs) struct {
+	OrderID int64  `json:"order_id"`
+	To      string `json:"to"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	SendReceiptArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }

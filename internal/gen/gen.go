@@ -5,6 +5,8 @@
 //	declare    the tasks in them
 //	directive  the annotations of each task, with their defaults
 //	payload    whether what a task carries survives encoding/json
+//	reference  the lock that is frozen, from git
+//	evolve     the versions of each payload, from that lock and the source
 //	render     the generated file of each package
 //	output     all files of the run, or none
 //
@@ -16,75 +18,115 @@ import (
 	"context"
 	"fmt"
 	"go/token"
-	"path/filepath"
 	"slices"
 
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/load"
 	"github.com/pawlgo/pawl/internal/gen/output"
+	"github.com/pawlgo/pawl/internal/gen/reference"
 	"golang.org/x/tools/go/packages"
 )
 
-// Run generates for the packages that patterns name, seen from dir, an absolute
-// path, and writes what has changed. It returns the errors in their source; where
-// there are any, nothing was written. Its own error is for trouble that has no
-// place in the source.
-func Run(ctx context.Context, dir string, patterns []string) ([]diag.Diagnostic, error) {
-	files, found, err := Generate(ctx, dir, patterns)
-	if err != nil || len(found) > 0 {
-		return found, err
-	}
-	if err := output.Apply(ctx, files); err != nil {
-		return nil, fmt.Errorf("write the generated code: %w", err)
-	}
-	return nil, nil
+// Options are what a run is asked for beside its packages.
+type Options struct {
+	// Against names the commit whose locks are frozen; "" stands for what package
+	// reference makes of the repository.
+	Against string
+	// Strict makes a missing reference an error. Otherwise the lock on disk is
+	// taken for it, so that nothing in it is ever rewritten.
+	Strict bool
+	// Retire takes a version out of use in the one package of the run.
+	Retire *Retirement
 }
 
-// Generate is [Run] without the writing: it returns what is to be on disk.
-func Generate(ctx context.Context, dir string, patterns []string) ([]output.File, []diag.Diagnostic, error) {
+// Retirement is a version of a kind to be taken out of use.
+type Retirement struct {
+	Kind   string
+	Number int
+}
+
+// Result is what a run has found.
+type Result struct {
+	// Files are what is to be on disk; none where there are errors.
+	Files []output.File
+	// Errors are the errors in the source.
+	Errors []diag.Diagnostic
+	// Notes are changes of payloads that cost nothing and may mean something all
+	// the same.
+	Notes []diag.Diagnostic
+}
+
+// Run generates for the packages that patterns name, seen from dir, an absolute
+// path, and writes what has changed. Where there are errors in the source,
+// nothing is written. Its own error is for trouble that has no place there.
+func Run(ctx context.Context, dir string, patterns []string, opts Options) (*Result, error) {
+	result, err := Generate(ctx, dir, patterns, opts)
+	if err != nil || len(result.Errors) > 0 {
+		return result, err
+	}
+	if err := output.Apply(ctx, result.Files); err != nil {
+		return result, fmt.Errorf("write the generated code: %w", err)
+	}
+	return result, nil
+}
+
+// Generate is [Run] without the writing. Its result is never nil.
+func Generate(ctx context.Context, dir string, patterns []string, opts Options) (*Result, error) {
 	pkgs, err := load.Load(ctx, dir, patterns)
 	if err != nil {
-		return nil, nil, err
+		return &Result{}, err
+	}
+	if opts.Retire != nil && len(pkgs.Roots) != 1 {
+		return &Result{}, fmt.Errorf("retire a version in one package, not in %d", len(pkgs.Roots))
 	}
 	// A dependency that does not compile without generated code is looked through
 	// for the names that it waits for; what else is wrong with it is its own affair.
-	generated := map[string]map[string]bool{} // by package path
 	units := map[*packages.Package]*unit{}
+	byPath := map[string]*unit{}
 	for _, pkg := range pkgs.Sources {
-		u := newUnit(pkgs, pkg, diag.New(dir))
+		u := newUnit(pkgs, pkg, dir)
 		u.find()
-		units[pkg] = u
-		generated[pkg.PkgPath] = u.declared()
+		units[pkg], byPath[pkg.PkgPath] = u, u
 	}
+	finder := &reference.Finder{Against: opts.Against}
+	modules := pkgs.Modules()
 	for _, root := range pkgs.Roots {
-		units[root].check()
+		u := units[root]
+		u.check()
+		if err := u.evolve(ctx, finder, modules, opts); err != nil {
+			return &Result{}, err
+		}
+		u.checkNames()
 	}
 	diags := diag.New(dir)
 	err = pkgs.Report(dir, diags, load.Filter{
-		Generated: func(path, name string) bool { return generated[path][name] },
+		Generated: func(path, name string) bool { return byPath[path] != nil && byPath[path].declares(name) },
 		Concerns: func(pos token.Pos) bool {
 			return slices.ContainsFunc(pkgs.Roots, func(root *packages.Package) bool { return units[root].concerns(pos) })
 		},
 	})
 	if err != nil {
-		return nil, diags.Diagnostics(), err
+		return &Result{Errors: diags.Diagnostics()}, err
 	}
 
 	var files []output.File
+	notes := diag.New(dir)
 	for _, root := range pkgs.Roots {
 		u := units[root]
 		u.reportUnknown(diags)
 		if u.diags.Empty() {
-			content, err := u.render()
+			more, err := u.files()
 			if err != nil {
-				return nil, nil, err
+				return &Result{}, err
 			}
-			files = append(files, output.File{Path: filepath.Join(root.Dir, load.OutputName), Content: content})
+			files = append(files, more...)
 		}
 		diags.Merge(u.diags)
+		notes.Merge(u.notes)
 	}
-	if !diags.Empty() {
-		return nil, diags.Diagnostics(), nil
+	result := &Result{Errors: diags.Diagnostics(), Notes: notes.Diagnostics()}
+	if len(result.Errors) == 0 {
+		result.Files = files
 	}
-	return files, nil, nil
+	return result, nil
 }

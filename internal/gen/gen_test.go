@@ -18,13 +18,13 @@ func TestGolden(t *testing.T) {
 	t.Parallel()
 	dir, err := os.Getwd()
 	require.NoError(t, err)
-	files, lines, err := gen.Generate(t.Context(), dir, []string{"./golden/..."})
+	result, err := gen.Generate(t.Context(), dir, []string{"./golden/..."}, gen.Options{})
 	require.NoError(t, err)
-	require.Empty(t, lines)
+	require.Empty(t, result.Errors)
 	if *update {
-		require.NoError(t, output.Apply(t.Context(), files))
+		require.NoError(t, output.Apply(t.Context(), result.Files))
 	}
-	for _, f := range files {
+	for _, f := range result.Files {
 		name, err := filepath.Rel(dir, f.Path)
 		require.NoError(t, err)
 		if f.Content == nil {

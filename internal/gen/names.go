@@ -11,7 +11,7 @@ import (
 )
 
 // checkNames adds an error for each generated name that meets another, or one
-// that the package has already, and for each kind that is declared twice.
+// that the package has already.
 func (u *unit) checkNames() {
 	own := u.ownNames()
 	imports := u.importNames()
@@ -35,6 +35,10 @@ func (u *unit) checkNames() {
 			u.meets(n, pos, "a file imports a package under it")
 		}
 	}
+}
+
+// checkKinds adds an error for each kind that is declared twice.
+func (u *unit) checkKinds() {
 	kinds := map[string]*render.Task{}
 	for _, t := range u.tasks {
 		p := t.Policy

@@ -10,6 +10,8 @@ import (
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/directive"
 	"github.com/pawlgo/pawl/internal/gen/load"
+	"github.com/pawlgo/pawl/internal/gen/lock"
+	"github.com/pawlgo/pawl/internal/gen/output"
 	"github.com/pawlgo/pawl/internal/gen/payload"
 	"github.com/pawlgo/pawl/internal/gen/render"
 	"golang.org/x/tools/go/packages"
@@ -24,6 +26,8 @@ type unit struct {
 	tasks   []*render.Task // beside decls
 	checker *payload.Checker
 	unknown []unknownType
+	lock    []byte // what the lock is to be
+	notes   *diag.List
 }
 
 // unknownType is a place in a payload whose type did not type-check.
@@ -32,8 +36,8 @@ type unknownType struct {
 	path string
 }
 
-func newUnit(pkgs *load.Packages, pkg *packages.Package, diags *diag.List) *unit {
-	u := &unit{pkgs: pkgs, pkg: pkg, diags: diags}
+func newUnit(pkgs *load.Packages, pkg *packages.Package, dir string) *unit {
+	u := &unit{pkgs: pkgs, pkg: pkg, diags: diag.New(dir), notes: diag.New(dir)}
 	sources := map[*token.File]bool{}
 	for _, p := range pkgs.Sources {
 		for _, file := range p.Syntax {
@@ -79,16 +83,10 @@ func (u *unit) find() {
 	}
 }
 
-// declared returns the names that the generated file declares.
-func (u *unit) declared() map[string]bool {
-	names := map[string]bool{}
-	for _, n := range render.Names(u.tasks) {
-		names[n.Name] = true
-	}
-	return names
-}
+// declares reports whether the generated file declares name, or may do so.
+func (u *unit) declares(name string) bool { return render.Declares(u.tasks, name) }
 
-// check checks the payloads, the fields that directives name, and the names.
+// check checks the payloads and the fields that directives name.
 func (u *unit) check() {
 	for i, t := range u.tasks {
 		pos := u.decls[i].ArgsPos
@@ -104,7 +102,7 @@ func (u *unit) check() {
 		}
 		u.organization(t)
 	}
-	u.checkNames()
+	u.checkKinds()
 	u.checkOldOutput()
 }
 
@@ -183,6 +181,19 @@ func (u *unit) checkOldOutput() {
 			u.errorf(diag.Name)(file.FileStart, "this is output of taskgen in a file of another name than %s: remove it", load.OutputName)
 		}
 	}
+}
+
+// files returns what is to be on disk, but for errors that only generated code
+// shows.
+func (u *unit) files() ([]output.File, error) {
+	content, err := u.render()
+	if err != nil {
+		return nil, err
+	}
+	return []output.File{
+		{Path: filepath.Join(u.pkg.Dir, load.OutputName), Content: content},
+		{Path: filepath.Join(u.pkg.Dir, lock.Name), Content: u.lock},
+	}, nil
 }
 
 // render returns the generated file, or nil where there is nothing to generate,

@@ -39,6 +39,7 @@ const (
 	Directive   Code = "directive"   // what a directive says
 	Payload     Code = "payload"     // what encoding/json would lose or refuse
 	Name        Code = "name"        // names that meet, kinds that are declared twice
+	Lock        Code = "lock"        // a lock that cannot be read, a version without its upgrader
 )
 
 // String writes d as "file:line:col: message".

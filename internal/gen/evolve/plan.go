@@ -37,8 +37,8 @@ type AliasVersion struct {
 type Version struct {
 	Number int
 	// Base identifies the version: the SHA-256 of the kind, the number and the
-	// wire shape of its first revision. Its first 8 bytes are the capability. Of a
-	// version that was only ever stored under an old kind it is that kind's.
+	// wire shape of its first revision. Its first 8 bytes are the capability. No
+	// job has that of a version that was only ever stored under an old kind.
 	Base  [32]byte
 	Shape *shape.Shape
 	// Upgrader says that the step to the next live version is a breaking one, so

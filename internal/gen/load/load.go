@@ -47,7 +47,8 @@ func Load(ctx context.Context, dir string, patterns []string) (*Packages, error)
 		Dir:     dir,
 		Fset:    p.Fset,
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
-			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedExportFile,
+			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedExportFile |
+			packages.NeedModule,
 		ParseFile: p.bodies.parseFile,
 	}, patterns...)
 	if err != nil {
@@ -71,6 +72,23 @@ func Load(ctx context.Context, dir string, patterns []string) (*Packages, error)
 	})
 	slices.SortFunc(p.Sources, byPath)
 	return p, nil
+}
+
+// Modules returns the function that says which module, as "path@version", the
+// package of a path is from. It is "" for what moves together with the roots or
+// with Go: the standard library, and modules that are read from a directory.
+func (p *Packages) Modules() func(path string) string {
+	modules := map[string]string{}
+	packages.Visit(p.Roots, nil, func(pkg *packages.Package) {
+		m := pkg.Module
+		if m != nil && m.Replace != nil {
+			m = m.Replace
+		}
+		if m != nil && !m.Main && m.Version != "" {
+			modules[pkg.PkgPath] = m.Path + "@" + m.Version
+		}
+	})
+	return func(path string) string { return modules[path] }
 }
 
 // Bodies returns the function bodies of file, which are not type-checked and no

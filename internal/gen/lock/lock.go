@@ -35,6 +35,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/pawlgo/pawl/internal/gen/rules"
 	"github.com/pawlgo/pawl/internal/gen/shape"
@@ -107,6 +108,19 @@ type Identity struct {
 	Fields []IdentityField
 	// Organization is the field that scopes the key, or nil.
 	Organization *IdentityField
+}
+
+// String lists the fields: "order_id, line within tenant_id".
+func (i *Identity) String() string {
+	var names []string
+	for _, f := range i.Fields {
+		names = append(names, f.Field)
+	}
+	list := strings.Join(names, ", ")
+	if i.Organization != nil {
+		list += " within " + i.Organization.Field
+	}
+	return list
 }
 
 // IdentityField is a field and its wire form, as [shape.Shape.Canonical] has it.

@@ -60,7 +60,7 @@ var kindBuildReport = taskimpl.Kind[Batch[Trip]]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x56578a513640c7f9}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x087454473b588002}},
 	Decode:       decodeBuildReport,
 }
 
@@ -115,7 +115,7 @@ var kindRevokeWebhook = taskimpl.Kind[RevokeWebhookArgs]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xdc54c0d008a02b75}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xe9d7245ad2870507}},
 	Decode:       decodeRevokeWebhook,
 }
 
@@ -167,7 +167,7 @@ var kindSendWebhook = taskimpl.Kind[SendWebhookArgs]{
 		Timeout:  30 * time.Second,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xbb46e02b51d99942}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xde8e3c77c0592ab4}},
 	Key: func(args *SendWebhookArgs) []any {
 		return []any{&args.EndpointID, &args.EventID}
 	},

@@ -110,7 +110,7 @@ var kindByInt = taskimpl.Kind[Of[int32]]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x92e67d278a74f51d}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xdfc16d262d2ad71e}},
 	Organization: func(args *Of[int32]) (string, error) {
 		return strconv.FormatInt(int64(args.Tenant), 10), nil
 	},
@@ -170,7 +170,7 @@ var kindByName = taskimpl.Kind[Of[Level]]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x537e5f0b4b249063}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x50c45d52541348dc}},
 	Organization: func(args *Of[Level]) (string, error) {
 		return string(args.Tenant), nil
 	},
@@ -230,7 +230,7 @@ var kindByStringer = taskimpl.Kind[Of[Numbered]]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xf5a24bb63472fc5d}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xf2172cd21a6e7db8}},
 	Organization: func(args *Of[Numbered]) (string, error) {
 		return taskimpl.Format(&args.Tenant), nil
 	},
@@ -290,7 +290,7 @@ var kindByText = taskimpl.Kind[Of[Fussy]]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x5cf64f48c9d3297d}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x42d986d9a1e877cd}},
 	Organization: func(args *Of[Fussy]) (string, error) {
 		return taskimpl.Text(&args.Tenant)
 	},
@@ -350,7 +350,7 @@ var kindByUUID = taskimpl.Kind[Of[uuid.UUID]]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x836d9145996dce9f}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x60e0714876581b89}},
 	Organization: func(args *Of[uuid.UUID]) (string, error) {
 		return taskimpl.Text(&args.Tenant)
 	},
@@ -410,7 +410,7 @@ var kindByUint = taskimpl.Kind[Of[uint64]]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x85e9737081747c5b}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x1264671823d1c6a9}},
 	Organization: func(args *Of[uint64]) (string, error) {
 		return strconv.FormatUint(uint64(args.Tenant), 10), nil
 	},
@@ -470,7 +470,7 @@ var kindEverything = taskimpl.Kind[Everyone]{
 		Timeout:  time.Minute,
 	},
 	Version:      1,
-	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x1e6fce9f0208263d}},
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xf1060d90db97e89d}},
 	Key: func(args *Everyone) []any {
 		return []any{&args.Source, &args.Tree, &args.ByNumber}
 	},

@@ -1,0 +1,93 @@
+package evolve
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pawlgo/pawl/internal/gen/lock"
+	"github.com/pawlgo/pawl/internal/gen/rules"
+)
+
+// step is the function of the user's that takes a payload from one version to
+// the next.
+type step struct {
+	from, to        int
+	name, signature string
+}
+
+func upgrader(task string, from, to int) step {
+	name := fmt.Sprintf("Upgrade%sV%d", task, from)
+	return step{from, to, name, fmt.Sprintf("func %s(old %sArgsV%d) (%sArgsV%d, error)", name, task, from, task, to)}
+}
+
+func (s step) missing(kind string) string {
+	return fmt.Sprintf("%s is missing: it makes version %d of stored jobs from version %d\n%s\nif no job of version %d is left, taskgen retire %s %d makes it unnecessary",
+		s.name, s.to, s.from, s.signature, s.from, kind, s.from)
+}
+
+// broken says what a breaking change would do, and what helps.
+func (f finding) broken(kind string, u step, a *acceptances) string {
+	var b strings.Builder
+	if f.version > 0 {
+		fmt.Fprintf(&b, "stored jobs of %s, version %d, would break: ", kind, f.version)
+	} else {
+		fmt.Fprintf(&b, "stored jobs of %s would break: ", kind)
+	}
+	fmt.Fprintf(&b, "%s\nthe upgrader of the new version %d is\n%s\nor, if you know better, accept it with\n%s", f.Finding, u.to, u.signature, directive(f.Finding))
+	if a.spent(f.Finding) {
+		b.WriteString("\nthe //task:accept that stands there is about an earlier change, which was merged: give a new reason")
+	}
+	return b.String()
+}
+
+func directive(f rules.Finding) string {
+	return fmt.Sprintf(`//task:accept "REASON" rule=%s path=%s`, f.Rule.ID, f.Path)
+}
+
+// identity adds a problem where the idempotency key is made in another way than
+// at the reference. A key where none was before is no change: nobody relied on it.
+func (d *decisions) identity(i int, before *lock.Kind, a *acceptances) {
+	t := &d.Tasks[i]
+	if before.Identity == nil || equalIdentity(before.Identity, t.Identity) {
+		return
+	}
+	rule, _ := rules.Lookup(rules.IdempotencyChanged)
+	f := rules.Finding{Rule: rule, Path: ".", Detail: describe(before.Identity, t.Identity)}
+	if a.accepts(f) {
+		return
+	}
+	message := fmt.Sprintf("the idempotency key of %s changed: %s\nto accept it: %s", t.Kind, f, directive(f))
+	if a.spent(f) {
+		message += "\nthe one that stands there is about an earlier change, which was merged: give a new reason"
+	}
+	d.problem(Problem{Task: i, Place: AtIdentity, Code: rule.ID, Message: message})
+}
+
+func equalIdentity(a, b *lock.Identity) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.String() == b.String() && slices.EqualFunc(a.Fields, b.Fields, equalField) &&
+		(a.Organization == nil || equalField(*a.Organization, *b.Organization))
+}
+
+func equalField(a, b lock.IdentityField) bool {
+	return a.Field == b.Field && bytes.Equal(a.Wire, b.Wire)
+}
+
+func describe(old, new *lock.Identity) string {
+	if new == nil {
+		return fmt.Sprintf("it was made from %s and there is none now", old)
+	}
+	if old.String() != new.String() {
+		return fmt.Sprintf("it was made from %s and is made from %s", old, new)
+	}
+	for i, f := range old.Fields {
+		if !equalField(f, new.Fields[i]) {
+			return fmt.Sprintf("it is made from %s, which is encoded in another way than before", f.Field)
+		}
+	}
+	return fmt.Sprintf("it is scoped by %s, which is encoded in another way than before", old.Organization.Field)
+}
