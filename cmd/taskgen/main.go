@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/pawlgo/pawl/internal/gen"
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/directive"
 )
@@ -26,9 +25,20 @@ const (
 )
 
 func run(args []string, stdout, stderr io.Writer) int {
+	c := &command{stdout: stdout, stderr: stderr}
+	work := c.generate
+	if len(args) > 0 {
+		switch args[0] {
+		case "check":
+			args, work = args[1:], c.check
+		case "retire":
+			args, work = args[1:], c.retire
+		}
+	}
 	flags := flag.NewFlagSet("taskgen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	asJSON := flags.Bool("json", false, "")
+	flags.BoolVar(&c.json, "json", false, "")
+	flags.StringVar(&c.options.Against, "against", "", "")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, help())
@@ -37,31 +47,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "taskgen: %v\n%s", err, usage)
 		return exitTrouble
 	}
-	patterns := flags.Args()
-	if len(patterns) == 0 {
-		patterns = []string{"."}
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		fmt.Fprintf(stderr, "taskgen: %v\n", err)
-		return exitTrouble
-	}
+	c.args = flags.Args()
 
 	// An interrupted run ends in an orderly way, so that it leaves nothing behind.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	result, err := gen.Run(ctx, dir, patterns, gen.Options{})
-	found := result.Errors
-	if *asJSON {
-		err = errors.Join(err, diag.WriteJSON(stdout, found))
-	} else {
-		err = errors.Join(err, write(stderr, found))
+	var err error
+	if c.dir, err = os.Getwd(); err == nil {
+		err = work(ctx)
 	}
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "taskgen: %v\n", err)
 		return exitTrouble
-	case len(found) > 0:
+	case c.found:
 		return exitErrors
 	}
 	return exitOK
@@ -80,11 +79,18 @@ func write(w io.Writer, found []diag.Diagnostic) error {
 	return diag.WriteTerminal(w, found, os.Getenv("NO_COLOR") == "")
 }
 
-const usage = `usage: taskgen [-json] [packages]
+const usage = `usage:
+	taskgen [-json] [-against COMMIT] [packages]
+	taskgen check [-json] [-against COMMIT] [packages]
+	taskgen retire [-against COMMIT] KIND VERSION [package]
 
-Taskgen writes task_gen.go into each of the packages, or into the one of the
-current directory. Packages are named as for go build. With -json, errors go to
-standard output, one JSON object a line.
+Taskgen writes task_gen.go and task.lock.json into each of the packages, or into
+the one of the current directory. Packages are named as for go build. With check
+it writes nothing and shows what it would write. With retire it takes a payload
+version out of use that no stored job has any more.
+
+With -json, errors go to standard output, one JSON object a line. With -against,
+the payload versions of that commit are the ones that stay as they are.
 `
 
 // help is the usage and the directives that taskgen reads.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,6 +40,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Vars = append(env.Vars, environment...)
 			env.Vars = append(env.Vars, "PAWL="+root, "GOPROXY=off", "GOFLAGS=", "GOWORK=off", "GONOSUMDB=*", "HOME="+env.WorkDir)
+			env.Vars = append(env.Vars, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CEILING_DIRECTORIES="+filepath.Dir(env.WorkDir),
+				"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.com")
 			// A script may have a go.mod of its own.
 			for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
 				path := filepath.Join(env.WorkDir, name)
@@ -59,6 +62,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"reverse": reverse,
+			"replace": replace,
 		},
 	})
 }
@@ -95,4 +99,22 @@ func reverse(ts *testscript.TestScript, _ bool, args []string) {
 		base[0] = 'a' + 'z' - base[0]
 		ts.Check(os.Rename(path, filepath.Join(filepath.Dir(path), string(base))))
 	}
+}
+
+// replace replaces each old text in a file by a new one: replace file old new.
+// The texts are in the syntax of Go's double-quoted strings.
+func replace(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: replace file old new")
+	}
+	for i := range args[1:] {
+		text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[1+i], `"`, `\"`) + `"`)
+		ts.Check(err)
+		args[1+i] = text
+	}
+	content := ts.ReadFile(args[0])
+	if !strings.Contains(content, args[1]) {
+		ts.Fatalf("%s does not contain %q", args[0], args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(content, args[1], args[2])), 0o666))
 }

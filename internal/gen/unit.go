@@ -190,10 +190,14 @@ func (u *unit) files() ([]output.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []output.File{
-		{Path: filepath.Join(u.pkg.Dir, load.OutputName), Content: content},
-		{Path: filepath.Join(u.pkg.Dir, lock.Name), Content: u.lock},
-	}, nil
+	files := []output.File{{Path: filepath.Join(u.pkg.Dir, lock.Name), Content: u.lock}}
+	path := filepath.Join(u.pkg.Dir, load.OutputName)
+	if src, err := os.ReadFile(path); err == nil && content == nil {
+		if foreign, _ := load.Foreign(src, render.Marker, declare.TaskPath); foreign {
+			return files, nil // another tool's, or the user's: not ours to remove
+		}
+	}
+	return append(files, output.File{Path: path, Content: content}), nil
 }
 
 // render returns the generated file, or nil where there is nothing to generate,

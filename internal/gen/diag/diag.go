@@ -39,6 +39,7 @@ const (
 	Directive   Code = "directive"   // what a directive says
 	Payload     Code = "payload"     // what encoding/json would lose or refuse
 	Name        Code = "name"        // names that meet, kinds that are declared twice
+	Stale       Code = "stale"       // a file that is not what taskgen would write
 	Lock        Code = "lock"        // a lock that cannot be read, a version without its upgrader
 )
 
