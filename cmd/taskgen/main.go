@@ -79,10 +79,9 @@ func write(w io.Writer, found []diag.Diagnostic) error {
 	return diag.WriteTerminal(w, found, os.Getenv("NO_COLOR") == "")
 }
 
-const usage = `usage:
-	taskgen [-json] [-against COMMIT] [packages]
-	taskgen check [-json] [-against COMMIT] [packages]
-	taskgen retire [-against COMMIT] KIND VERSION [package]
+const usage = `usage: taskgen [-json] [-against COMMIT] [packages]
+       taskgen check [-json] [-against COMMIT] [packages]
+       taskgen retire [-against COMMIT] KIND VERSION [package]
 
 Taskgen writes task_gen.go and task.lock.json into each of the packages, or into
 the one of the current directory. Packages are named as for go build. With check
