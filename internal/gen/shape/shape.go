@@ -6,6 +6,22 @@
 // a version again after its source has changed. It is a value without pointers
 // into the source: shapes of go/types, of reflect and of a lock file compare
 // alike.
+//
+//	s, err := shape.FromType(args, pkg, modules) // from source
+//	...
+//	var stored shape.Shape                       // from a lock
+//	if err := json.Unmarshal(raw, &stored); err != nil { ... }
+//	if err := stored.Validate(); err != nil { ... }
+//	if shape.Equal(s, &stored) { ... }           // the wire form is the same
+//
+// Two shapes that differ in names of Go, in the order of fields or in how structs
+// share their parts have one wire form, and so one [Shape.Canonical] text, which
+// a version's identity is made from.
+//
+// The shape of a type that encodes itself is its name: what its methods write
+// cannot be known. A type that only decodes itself is taken for one too, since it
+// may refuse what its structure would take, and so is json.Number, which is a
+// string in Go and a number on the wire.
 package shape
 
 // Kind says what a node is on the wire and in Go.
@@ -37,7 +53,7 @@ const (
 	Pointer Kind = "pointer" // Elem
 
 	Struct Kind = "struct" // Ref names it in Shape.Structs
-	Opaque Kind = "opaque" // encodes itself: Ref is its import path, a dot and its name
+	Opaque Kind = "opaque" // encodes itself: Ref is its import path, a dot and its name with type arguments
 	Raw    Kind = "raw"    // json.RawMessage
 )
 
@@ -46,9 +62,11 @@ type Shape struct {
 	// Root is the payload itself.
 	Root Node `json:"root"`
 	// Structs are the structs that Root reaches, by name, so that recursion has
-	// an end. A name is that of the Go type where it is one of the payload's
-	// package, and for every other, and every instantiation or anonymous struct,
-	// one derived in a way that does not depend on the order of the source.
+	// an end. A type of the payload's package has its own name, with any type
+	// arguments, such as "Retry" and "Batch[Item]"; one of another package has that
+	// package's path before it, as in "example.com/geo.Point"; and a struct without
+	// a name has that of the struct it stands in, a slash and the Go name of the
+	// field, as in "Retry/Limits".
 	Structs map[string]Object `json:"structs,omitempty"`
 }
 
@@ -65,7 +83,8 @@ type Node struct {
 }
 
 // Object is a struct: its fields as encoding/json sees them, embedded structs
-// dissolved into their fields, in the order of the source.
+// dissolved into their fields, in the order of the source. JSON names and Go
+// names are each unique in an object.
 type Object struct {
 	Fields []Field `json:"fields"`
 }
@@ -73,7 +92,7 @@ type Object struct {
 // Field is one member of an object.
 type Field struct {
 	JSON      string `json:"json"` // the name on the wire
-	Go        string `json:"go"`   // the name in Go
+	Go        string `json:"go"`   // the name in Go, always an exported one
 	Type      Node   `json:"type"`
 	OmitEmpty bool   `json:"omitempty,omitempty"`
 	OmitZero  bool   `json:"omitzero,omitempty"`
