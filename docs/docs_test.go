@@ -16,12 +16,13 @@ import (
 )
 
 // block is one fenced block of a document, with the file that the line before
-// it names, if it names one.
+// it names, if it names one; or a step, a comment that names something that the
+// test does at that point.
 type block struct {
-	lang, file, text string
+	lang, file, text, step string
 }
 
-var fence = regexp.MustCompile("(?ms)(?:^`([^`\n]+)`:\n\n)?^```(\\w+)\n(.*?)^```$")
+var fence = regexp.MustCompile("(?ms)(?:^`([^`\n]+)`:\n\n)?^```(\\w+)\n(.*?)^```$|^<!-- step: (\\w+) -->$")
 
 func blocks(t *testing.T, path string) []block {
 	t.Helper()
@@ -29,7 +30,7 @@ func blocks(t *testing.T, path string) []block {
 	require.NoError(t, err)
 	var all []block
 	for _, m := range fence.FindAllStringSubmatch(string(raw), -1) {
-		all = append(all, block{file: m[1], lang: m[2], text: m[3]})
+		all = append(all, block{file: m[1], lang: m[2], text: m[3], step: m[4]})
 	}
 	require.NotEmpty(t, all)
 	return all
@@ -58,13 +59,31 @@ func (m *module) write(file, text string) {
 	require.NoError(m.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
+func (m *module) command(line string) *exec.Cmd {
+	words := strings.Fields(line)
+	if strings.HasPrefix(words[0], "./") {
+		words[0] = filepath.Join(m.dir, words[0])
+	}
+	cmd := exec.CommandContext(m.t.Context(), words[0], words[1:]...)
+	cmd.Dir, cmd.Env = m.dir, m.env
+	return cmd
+}
+
+// show runs the command of a console block, which may fail, and compares all
+// that it prints.
+func (m *module) show(text string) {
+	m.t.Helper()
+	line, want, _ := strings.Cut(text, "\n")
+	output, _ := m.command(strings.TrimPrefix(line, "$ ")).CombinedOutput()
+	require.Equal(m.t, want, string(output))
+}
+
 // run runs one command line and returns its standard output.
 func (m *module) run(line string) string {
 	m.t.Helper()
-	words := strings.Fields(line)
-	cmd := exec.CommandContext(m.t.Context(), words[0], words[1:]...)
+	cmd := m.command(line)
 	var stdout, stderr strings.Builder
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = m.dir, m.env, &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(m.t, cmd.Run(), "%s\n%s%s", line, &stdout, &stderr)
 	if strings.HasPrefix(line, "go mod init ") {
 		// The one thing that a reader does not do: use this checkout.
