@@ -2,6 +2,7 @@ package evolve
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -168,9 +169,9 @@ func (d *decisions) history(i int) *history {
 	}
 	stored := map[int]bool{} // under any of the names
 	for _, name := range h.names {
-		h.of = cmp.Or(h.of, d.root(name))
 		for n := range d.bases(name) {
 			stored[n] = true
+			h.of = cmp.Or(h.of, d.root(name))
 		}
 		for n := range d.tombstones(name) {
 			h.used[n] = true
@@ -192,6 +193,10 @@ func (d *decisions) history(i int) *history {
 func (d *decisions) task(i int) {
 	t := &d.Tasks[i]
 	h := d.history(i)
+	if other, taken := d.covered[h.of]; taken && other != i {
+		d.problem(Problem{Task: i, Place: AtKind, Code: rules.KindChanged, Message: fmt.Sprintf(
+			"%s is an old kind of %s, whose jobs may still be stored: choose another, or write //task:alias %s there", t.Kind, h.of, t.Kind)})
+	}
 	kind := &lock.Kind{
 		Task: t.Name, Versions: map[int]*lock.Version{}, Retired: h.retired,
 		Reserved: map[string]rules.Reserved{}, Identity: t.Identity,
@@ -224,6 +229,9 @@ func (d *decisions) task(i int) {
 	d.out.Lock.Kinds[t.Kind] = kind
 	for _, alias := range h.names[1:] {
 		d.out.Lock.Kinds[alias] = d.alias(t.Kind, alias, h)
+		if len(d.out.Lock.Kinds[alias].Versions) == 0 {
+			d.problem(Problem{Task: i, Place: AtAlias, Index: slices.Index(t.Aliases, alias), Code: rules.KindChanged, Message: nothingLeft(alias)})
+		}
 	}
 	d.out.Plans = append(d.out.Plans, d.plan(t.Kind, kind, number, h.names[1:]))
 }

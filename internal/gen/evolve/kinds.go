@@ -44,7 +44,7 @@ func (d *decisions) wrongAlias(i int, alias, root string) string {
 	case d.Reference.Kinds[alias] == nil:
 		return fmt.Sprintf("no kind %s was ever merged%s: there are no jobs of it to accept", alias, suggest.DidYouMean(alias, d.undeclared()))
 	case d.root(alias) == "" || len(d.bases(alias)) == 0:
-		return fmt.Sprintf("every version of %s is retired, so that there is nothing left to accept: remove the line", alias)
+		return nothingLeft(alias)
 	case root != "" && d.root(alias) != root:
 		return fmt.Sprintf("%s and %s have versions of their own, and a number has one meaning in a task: keep a task for the old kind until its jobs are done, then retire it", alias, t.Kind)
 	}
@@ -54,6 +54,10 @@ func (d *decisions) wrongAlias(i int, alias, root string) string {
 		}
 	}
 	return ""
+}
+
+func nothingLeft(alias string) string {
+	return fmt.Sprintf("every version of %s is retired, so that there is nothing left to accept: remove the line", alias)
 }
 
 // undeclared returns the kinds of the reference that no task has any more.
