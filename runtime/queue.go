@@ -24,6 +24,8 @@ const (
 	claimTimeout = 10 * time.Second
 	// claimRetry is the longest pause after a claim that failed.
 	claimRetry = time.Second
+	// suspectRetry is how long a queue leaves suspects that somebody has locked.
+	suspectRetry = 50 * time.Millisecond
 	// fullShare is the part of the time that scans from the beginning may take.
 	fullShare = 20 // one in
 )
@@ -259,7 +261,12 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		next = min(next, max(time.Until(q.fullFrom), 0))
 	}
 	if claimed.Suspects && len(w.suspect) > 0 {
-		next = 0 // the gate is open; when it is not, its release wakes the queue
+		// The gate is open; when it is not, its release wakes the queue. One that
+		// was passed with nothing to show means that somebody else has them.
+		next = 0
+		if c.SuspectToken != uuid.Nil {
+			next = suspectRetry
+		}
 	}
 	return len(claimed.Jobs), next, nil
 }

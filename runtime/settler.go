@@ -35,6 +35,7 @@ type ending struct {
 type settler struct {
 	w       *Worker
 	endings chan ending
+	unsaved int // run's alone until it has returned: endings that ctx cut off
 }
 
 func newSettler(w *Worker) *settler {
@@ -63,6 +64,7 @@ func (s *settler) run(ctx context.Context, done <-chan struct{}) {
 			case e := <-s.endings:
 				batch = append(batch, e)
 			case <-ctx.Done():
+				s.unsaved += len(s.endings)
 				return
 			case <-done:
 				if len(s.endings) == 0 {
@@ -114,6 +116,7 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 			return
 		}
 		if ctx.Err() != nil {
+			s.unsaved += len(endings)
 			return
 		}
 		s.w.counters.settleErrors.Add(1)
@@ -135,6 +138,7 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 		s.w.log.Warn("settlement failed, trying again", "jobs", len(endings), "error", err)
 		select {
 		case <-ctx.Done():
+			s.unsaved += len(endings)
 			return
 		case <-time.After(pause):
 		}

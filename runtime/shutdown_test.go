@@ -117,7 +117,8 @@ func TestRunErrors(t *testing.T) {
 	require.ErrorIs(t, newWorker().Run(t.Context()), migrations.ErrNewer)
 }
 
-// A shutdown while the database is away is bounded by its limits.
+// A shutdown while the database is away is bounded by its limits, and says that
+// something was not saved.
 func TestShutdownWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	server := testdb.Private(t, nil)
@@ -131,6 +132,8 @@ func TestShutdownWithoutDatabase(t *testing.T) {
 	require.NoError(t, server.Stop(t.Context()))
 	g.open()
 	begun := time.Now()
-	_ = w.shutdown(t)
+	err := w.shutdown(t)
+	require.ErrorIs(t, err, pawlrt.ErrUnsaved)
+	require.ErrorContains(t, err, "3 attempts")
 	require.Less(t, time.Since(begun), slow)
 }

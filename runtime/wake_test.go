@@ -296,3 +296,23 @@ func TestSessions(t *testing.T) {
 		})
 	}
 }
+
+// A job that becomes due soon is not left to the poll: an idle worker is told
+// of it at once, and so knows when to look.
+func TestScheduledSoon(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	k := kind("k", "q")
+	ran := make(chan time.Time, 1)
+	w := start(t, pool, pawlrt.Config{Poll: never, Tables: []task.Table{table(k, func(context.Context, *task.Job[args]) error {
+		ran <- time.Now()
+		return nil
+	})}})
+	listening(t, w)
+	idle(t, w)
+	begun := time.Now()
+	receipt, err := taskimpl.Enqueue(t.Context(), task.Autocommit(pool), k, args{}, []task.EnqueueOption{task.In(300 * time.Millisecond)})
+	require.NoError(t, err)
+	require.Equal(t, task.StateScheduled, receipt.State)
+	require.GreaterOrEqual(t, receive(t, ran, "the job").Sub(begun), 290*time.Millisecond)
+}

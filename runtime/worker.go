@@ -69,6 +69,11 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 // ErrAlreadyRun says that Run was called a second time. Make a new worker.
 var ErrAlreadyRun = errors.New("the worker has run before: make a new one")
 
+// ErrUnsaved says that a shutdown could not save how some attempts ended, since
+// the database did not answer before the hard limit. Their jobs are left to
+// their leases and run again.
+var ErrUnsaved = errors.New("the ends of attempts could not be saved; their jobs run again when the lease ends")
+
 // StillRunning is the error of a shutdown whose hard limit passed before every
 // handler had returned. Their jobs are left to their leases: others take them
 // within one.
@@ -98,7 +103,7 @@ func (e *StillRunning) Error() string {
 // waits for running handlers, ends their contexts with [task.ErrShutdown] at
 // the soft limit, and returns when they have returned and what they did is
 // saved, at the latest at the hard limit. A drained shutdown returns nil; one
-// that ran into the hard limit returns a [*StillRunning].
+// that ran into the hard limit returns a [*StillRunning], [ErrUnsaved] or both.
 //
 // It returns an error at once where the database cannot be reached or its
 // schema does not fit ([migrations.ErrBehind], [migrations.ErrNewer]). After
@@ -171,9 +176,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	helpers.Wait()
 	w.log.Info("worker stopped", "after", time.Since(began))
 	if len(left) > 0 {
-		return &StillRunning{Jobs: left}
+		err = &StillRunning{Jobs: left}
 	}
-	return nil
+	if n := w.settler.unsaved; n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d attempts: %w", n, ErrUnsaved))
+	}
+	return err
 }
 
 // drain waits for the attempts to end and returns those that did not.

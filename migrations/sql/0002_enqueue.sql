@@ -121,7 +121,9 @@ BEGIN
 	END IF;
 
 	scheduled := v_run_at > v_now;
-	IF p_wake AND NOT scheduled THEN
+	-- A worker that sleeps longer than that knows nothing of a job that becomes
+	-- due meanwhile; one that is woken does.
+	IF p_wake AND v_run_at <= v_now + interval '1 minute' THEN
 		PERFORM pg_notify({channel}, p_queue);
 	END IF;
 END $$;
