@@ -31,6 +31,11 @@ func File(p *Package) ([]byte, error) {
 	for _, n := range Names(p.Tasks) {
 		names[n.Name] = true
 	}
+	for _, t := range p.Tasks {
+		for _, v := range t.older() {
+			names[localArgs(v.Number)] = true
+		}
+	}
 	s := &speller{self: p.Path, taken: p.Taken, named: map[string]string{}}
 	packages := packagesOf(p.Tasks)
 

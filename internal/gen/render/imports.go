@@ -22,7 +22,7 @@ const (
 )
 
 // locals are the names of parameters and variables in generated functions. An
-// import of the same name would be hidden by them.
+// import of the same name would be hidden by them, and by those of [localArgs].
 var locals = []string{"args", "ctx", "err", "h", "job", "none", "opts", "raw", stale, "tx", "version"}
 
 // packagesByPath are packages of which the types are known.
@@ -121,13 +121,10 @@ func guessName(path string) string {
 	return name
 }
 
-var (
-	majorVersion = regexp.MustCompile(`^v[0-9]+$`)
-	versionLocal = regexp.MustCompile(`^args[0-9]+$`)
-)
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
 func usable(name string) bool {
-	return !versionLocal.MatchString(name) && !slices.Contains(locals, name) && !jen.IsReservedWord(name) && !token.IsKeyword(name) &&
+	return !slices.Contains(locals, name) && !jen.IsReservedWord(name) && !token.IsKeyword(name) &&
 		types.Universe.Lookup(name) == nil && name != "init" && name != "main"
 }
 

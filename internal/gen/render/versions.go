@@ -135,12 +135,15 @@ func decode(file *jen.File, t *Task) {
 		)
 }
 
+// localArgs names the variable that holds a payload on its way.
+func localArgs(version int) string { return fmt.Sprintf("args%d", version) }
+
 // chain writes the steps from the type of the i-th older version, which has an
 // upgrader, to the current one. A version without an upgrader is passed over
 // where one begins, and left through JSON where an upgrader ended in it.
 func chain(t *Task, i int) []jen.Code {
 	older := t.older()
-	local := func(version int) *jen.Statement { return jen.Id(fmt.Sprintf("args%d", version)) }
+	local := func(version int) *jen.Statement { return jen.Id(localArgs(version)) }
 	var steps []jen.Code
 	step := func(version int, value jen.Code) {
 		steps = append(steps, jen.List(local(version), jen.Err()).Op(":=").Add(value))
