@@ -67,12 +67,15 @@ func (c *command) check(ctx context.Context) error {
 	return nil
 }
 
-// report writes the errors, and for people the notes: all of them, or those about
-// the lock, which say what taskgen has done.
+// report writes the errors, or for people the notes: all of them, or those about
+// the lock, which taskgen itself has something to do with.
 func (c *command) report(result *gen.Result, all bool) error {
 	c.found = len(result.Errors) > 0
 	if c.json {
 		return diag.WriteJSON(c.stdout, result.Errors)
+	}
+	if c.found {
+		return write(c.stderr, result.Errors)
 	}
 	var notes []diag.Diagnostic
 	for _, n := range result.Notes {
@@ -81,5 +84,5 @@ func (c *command) report(result *gen.Result, all bool) error {
 			notes = append(notes, n)
 		}
 	}
-	return errors.Join(write(c.stderr, result.Errors), write(c.stderr, notes))
+	return write(c.stderr, notes)
 }

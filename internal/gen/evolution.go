@@ -154,6 +154,9 @@ func (u *unit) identityField(t *render.Task, s *shape.Shape, f directive.Field) 
 		u.errorf(diag.Payload)(f.Pos, "%v", err)
 		return field
 	}
+	if b, ok := typ.Underlying().(*types.Basic); ok && b.Info()&types.IsInteger != 0 && wire.Root.Kind != shape.Opaque {
+		wire.Root.Kind = shape.Int64 // equal numbers make equal keys, whatever holds them
+	}
 	field.Wire = wire.Canonical()
 	return field
 }

@@ -226,6 +226,7 @@ func (d *decisions) task(i int) {
 	}
 	kind.Versions[number] = current
 	d.upgraders(i, kind)
+	d.idle(i, kind)
 	d.out.Lock.Kinds[t.Kind] = kind
 	for _, alias := range h.names[1:] {
 		d.out.Lock.Kinds[alias] = d.alias(t.Kind, alias, h)
@@ -342,6 +343,20 @@ func (d *decisions) upgraders(i int, kind *lock.Kind) {
 		said := slices.ContainsFunc(d.out.Problems, func(p Problem) bool { return p.Task == i && p.Place == AtPayload })
 		if !t.Declares(u.name) && !(said && at == len(numbers)-2) {
 			d.problem(Problem{Task: i, Message: u.missing(t.Kind)})
+		}
+	}
+}
+
+// idle tells of upgraders that nothing calls: those of retired versions, whose
+// types are gone, and those of steps that break nothing after all.
+func (d *decisions) idle(i int, kind *lock.Kind) {
+	t := &d.Tasks[i]
+	for n := range slices.Max(slices.Collect(maps.Keys(kind.Versions))) {
+		if v := kind.Versions[n]; v != nil && v.Upgrader {
+			continue
+		}
+		if u := upgrader(t.Name, n, 0); t.Declares(u.name) {
+			d.out.Notes = append(d.out.Notes, Problem{Task: i, Message: fmt.Sprintf("nothing calls %s any more: remove it", u.name)})
 		}
 	}
 }

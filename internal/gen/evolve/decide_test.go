@@ -349,6 +349,17 @@ func TestNotes(t *testing.T) {
 	require.Equal(t, "a: 1", summary(out.Lock))
 }
 
+func TestIdleUpgraders(t *testing.T) {
+	t.Parallel()
+	ref := merged(t, merge{task("a", "x:int")}, merge{task("a", "x:string")}, merge{task("a")})
+	out := decide(ref, map[string][]int{"a": {1}}, []Task{task("a")}, "UpgradeAV1", "UpgradeAV2")
+	require.Empty(t, out.Problems)
+	require.Len(t, out.Notes, 2)
+	require.Equal(t, "nothing calls UpgradeAV1 any more: remove it", out.Notes[0].Message)
+	require.Equal(t, "nothing calls UpgradeAV2 any more: remove it", out.Notes[1].Message)
+	require.Empty(t, decide(ref, nil, []Task{task("a")}, "UpgradeAV1").Notes)
+}
+
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	three := merged(t, merge{task("a", "x:int")}, merge{task("a", "x:string")}, merge{task("a", "x:bool")})
