@@ -42,6 +42,11 @@ type Packages struct {
 // [Packages.Report].
 func Load(ctx context.Context, dir string, patterns []string) (*Packages, error) {
 	p := &Packages{Fset: token.NewFileSet(), bodies: &bodies{of: map[*ast.File][]*ast.BlockStmt{}, broken: map[*ast.File]bool{}}}
+	flags, done, err := withoutOutput(ctx, dir, patterns)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	roots, err := packages.Load(&packages.Config{
 		Context: ctx,
 		Dir:     dir,
@@ -49,7 +54,8 @@ func Load(ctx context.Context, dir string, patterns []string) (*Packages, error)
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedExportFile |
 			packages.NeedModule,
-		ParseFile: p.bodies.parseFile,
+		ParseFile:  p.bodies.parseFile,
+		BuildFlags: flags,
 	}, patterns...)
 	if err != nil {
 		return nil, fmt.Errorf("load packages: %w", err)
