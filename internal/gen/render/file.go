@@ -2,9 +2,6 @@ package render
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -32,6 +29,9 @@ func File(p *Package) ([]byte, error) {
 		names[n.Name] = true
 	}
 	for _, t := range p.Tasks {
+		if t.Plan == nil {
+			return nil, fmt.Errorf("render %s: nothing is decided about the versions of %s", p.Path, t.Name)
+		}
 		for _, v := range t.older() {
 			names[localArgs(v.Number)] = true
 		}
@@ -108,18 +108,6 @@ func kind(file *jen.File, t *Task) {
 	entries = append(entries, entry("Decode", jen.Id("decode"+t.Name)))
 	file.Var().Id("kind" + t.Name).Op("=").Add(
 		composite(jen.Qual(taskimplPath, "Kind").Types(typeExpr(t.Args)), true, entries...))
-}
-
-// capabilityID is what the stored jobs of one payload version carry: the first 8
-// bytes, big endian, of the SHA-256 of the kind and the version as a JSON array
-// without blanks, such as ["send_webhook",1].
-func capabilityID(kind string, version int) uint64 {
-	text, err := json.Marshal([]any{kind, version})
-	if err != nil {
-		panic(err) // a string and a number
-	}
-	sum := sha256.Sum256(text)
-	return binary.BigEndian.Uint64(sum[:8])
 }
 
 func entry(name string, value jen.Code) jen.Code { return jen.Id(name).Op(":").Add(value) }

@@ -8,12 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Stored jobs carry these values: they never change.
-func TestCapabilityID(t *testing.T) {
+// Stored jobs carry the first 8 bytes of the base, big endian.
+func TestCapability(t *testing.T) {
 	t.Parallel()
-	// printf '["send_webhook",1]' | sha256sum
-	require.Equal(t, uint64(0xbb46e02b51d99942), capabilityID("send_webhook", 1))
-	require.NotEqual(t, capabilityID("a", 11), capabilityID("a1", 1))
+	require.Equal(t, uint64(0x0102030405060708), capability([32]byte{1, 2, 3, 4, 5, 6, 7, 8, 9}))
+	require.Equal(t, uint64(0xff00000000000000), capability([32]byte{0xff}))
 }
 
 func TestDuration(t *testing.T) {

@@ -1,8 +1,13 @@
 // Package render writes the generated file of a package.
 //
 // The file is thin: it states each policy as a value and calls generics of
-// task/taskimpl. What it declares, and under which names, is decided in
-// names.go; how it refers to other packages in imports.go.
+// task/taskimpl. It has three parts: what a task is and how it is enqueued; the
+// payload versions, each with a type, and the way from there to the current one;
+// and tripwires, functions that are never called and compile only as long as the
+// payloads are what the file was generated from.
+//
+// What the file declares, and under which names, is decided in names.go; how it
+// refers to other packages in imports.go, and to types in spell.go.
 package render
 
 import (
@@ -23,7 +28,7 @@ type Task struct {
 	// Organization says how the organization's field becomes a string; of no
 	// meaning where the policy names no field.
 	Organization Conversion
-	// Plan has the payload versions; nil stands for one version, of the number 1.
+	// Plan has the payload versions; nil until they are decided.
 	Plan *evolve.Plan
 	// Aliases are the old kinds whose jobs the task still runs, in the order of
 	// the generated rows.

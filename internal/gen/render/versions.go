@@ -47,9 +47,6 @@ func capabilities(t *Task) jen.Code {
 		return composite(jen.Null(), false, entry("Version", jen.Lit(number)), entry("ID", hex(id)))
 	}
 	list := jen.Index().Qual(taskimplPath, "Capability")
-	if t.Plan == nil {
-		return list.Values(one(1, capabilityID(t.Policy.Kind, 1)))
-	}
 	var all []jen.Code
 	for _, v := range t.older() {
 		all = append(all, one(v.Number, capability(v.Base)))
@@ -68,7 +65,7 @@ func values(typ *jen.Statement, entries []jen.Code) jen.Code {
 
 func hex(id uint64) jen.Code { return jen.Op(fmt.Sprintf("0x%016x", id)) }
 
-// row writes the rows of a task: its own, and one for each of its old kinds.
+// rows writes the rows of a task: its own, and one for each of its old kinds.
 func rows(t *Task) []jen.Code {
 	kind, handler := jen.Op("&").Id("kind"+t.Name), jen.Id("h").Dot("Handle"+t.Name)
 	all := []jen.Code{jen.Qual(taskimplPath, "Row").Call(kind, handler)}
