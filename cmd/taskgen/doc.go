@@ -43,7 +43,8 @@
 //	const KindSendWebhook = "send_webhook"
 //
 // A task without a handler, or with one for another payload, does not compile.
-// Commit the file: the packages that use it are built without taskgen.
+// Commit the file, and task.lock.json beside it: the packages that use the one are
+// built without taskgen, and the other is what the next change is compared with.
 //
 // # Directives
 //
@@ -94,6 +95,51 @@
 // So is what cannot be encoded or decoded at all. A type that marshals itself is
 // taken as it is, provided that it also unmarshals itself.
 //
+// # Payload versions
+//
+// A job can be stored for longer than the code that stored it lives. So a change
+// of a payload is compared with every version that may be stored, by the rules of
+// docs/payload-rules.md:
+//
+//   - compatible, such as a new field: the version stays.
+//   - backward only, such as a field that is gone: a new version, so that old
+//     workers leave the new jobs alone. There is nothing to write.
+//   - breaking, such as another type: a new version, and a function that makes
+//     the new payload from the old. Taskgen says which:
+//
+//	func UpgradeSendWebhookV1(old SendWebhookArgsV1) (SendWebhookArgsV2, error)
+//
+// SendWebhookArgsV1 is generated: the payload as it was, with own copies of what
+// it consists of. SendWebhookArgsV2 stands for SendWebhookArgs. Upgraders are pure
+// functions of one step each; a job of version 1 goes through all of them. One
+// that is missing is an error with the place of the change, and without taskgen
+// the code does not compile.
+//
+// What is frozen is what is merged: the versions in task.lock.json at the
+// reference. That is the commit named by -against, or else the merge base of HEAD
+// with the default branch of the remote origin, or HEAD where there is no such
+// remote. Younger versions are decided anew in each run, so that ten edits before
+// a merge are one version. Jobs that were stored under a revision in between are
+// left alone by every worker and reported as stranded. Where git cannot tell,
+// everything in the lock is frozen.
+//
+// Nobody edits task.lock.json. When two branches have made the same version, the
+// one that is merged first keeps it; the other merges and runs taskgen, which takes
+// no notice of the conflict in the lock and gives the branch's change the next
+// number. A package whose directory is renamed keeps its versions, as long as the
+// old directory is gone in the same change; a task that moves into another package
+// starts again at version 1.
+//
+// Some changes are about more than the payload. The fields of the idempotency key
+// and how they are encoded stay as they are, unless that is accepted. A kind that
+// is gone while another is new is taken for a rename by mistake, until //task:alias
+// or taskgen retire says which it is. A task that is removed while no kind is new
+// gets tombstones in the lock: its numbers are never used again.
+//
+// An author who knows better than a rule says so with //task:accept. It is about
+// one change: the line can go once that is merged, and the next change of the same
+// kind needs a reason of its own.
+//
 // # Errors
 //
 // Taskgen reports everything that it finds in one run, as file:line:col: message
@@ -108,8 +154,8 @@
 //	{"file":"tasks/tasks.go","line":7,"column":14,"endColumn":15,"message":"...","code":"directive"}
 //
 // Columns count bytes from 1; endColumn is just behind what is wrong, and left
-// out where that is unknown. The code is source, declaration, directive, payload
-// or name. What is no error in the source stays on standard error.
+// out where that is unknown. The code is source, declaration, directive, payload,
+// name, lock or stale, or the ID of the rule that a change breaks. What is no error in the source stays on standard error.
 //
 // It needs no earlier output: code that already uses the generated names does not
 // stop it, and neither does a task_gen.go that is empty, stale or full of conflict
@@ -121,9 +167,23 @@
 //
 // # Usage
 //
-//	taskgen [-json] [packages]
+//	taskgen [-json] [-against COMMIT] [packages]
+//	taskgen check [-json] [-against COMMIT] [packages]
+//	taskgen retire [-against COMMIT] KIND VERSION [package]
 //
 // Packages are named as for go build; the default is the package of the current
 // directory. Taskgen loads them in one go, the way the go command would build
 // them: GOFLAGS, GOWORK and a vendor directory have their usual meaning.
+//
+// Check is for continuous integration. It writes nothing. Its exit code is 0 if
+// the generated files are what taskgen would write, and 1 if one is stale, missing
+// or orphaned, with a unified diff on standard output, or if there are errors. It
+// also tells of changes that break nothing and may mean something all the same,
+// such as another version of a module that encodes a field. It needs the
+// reference: where the clone is too shallow to know it, the exit code is 2, and
+// the message says how to fetch what is missing.
+//
+// Retire takes a version out of use once no stored job has it any more, and its
+// upgrader with it. A job that has it after all is left alone by every worker and
+// reported as stranded. The oldest version goes first.
 package main

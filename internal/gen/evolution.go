@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/directive"
@@ -99,11 +101,46 @@ func (u *unit) reference(ctx context.Context, finder *reference.Finder, path str
 		u.diags.As(diag.Lock).Addf(at, "the lock cannot be read: %s\nrestore it from git, or remove it: taskgen writes it again from what is merged", broken.Msg)
 		return nil, nil
 	}
+	if content == nil {
+		return u.moved(ctx, finder)
+	}
 	frozen, err := lock.Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s at %.12s cannot be read: %w: name a better commit with -against", path, commit, err)
 	}
 	return frozen, nil
+}
+
+// moved returns what is frozen for a package whose directory the reference does
+// not know: the history of its kinds in locks that are gone from the disk, since
+// the directory was probably called otherwise.
+func (u *unit) moved(ctx context.Context, finder *reference.Finder) (*lock.Lock, error) {
+	gone, err := finder.Gone(ctx, u.pkg.Dir, lock.Name)
+	if err != nil {
+		return nil, fmt.Errorf("look for where %s was: %w", u.pkg.PkgPath, err)
+	}
+	frozen := &lock.Lock{Kinds: map[string]*lock.Kind{}}
+	for _, path := range slices.Sorted(maps.Keys(gone)) {
+		was, err := lock.Parse(gone[path])
+		if err != nil {
+			return nil, fmt.Errorf("%s, which was merged and is gone, cannot be read: %w", path, err)
+		}
+		for _, t := range u.tasks {
+			for name, k := range was.Kinds {
+				if name == t.Policy.Kind || k.AliasOf == t.Policy.Kind || hasAlias(t, name) || hasAlias(t, k.AliasOf) {
+					frozen.Kinds[name] = k
+					if k.AliasOf != "" {
+						frozen.Kinds[k.AliasOf] = was.Kinds[k.AliasOf]
+					}
+				}
+			}
+		}
+	}
+	return frozen, nil
+}
+
+func hasAlias(t *render.Task, kind string) bool {
+	return slices.ContainsFunc(t.Policy.Aliases, func(a directive.Alias) bool { return a.Kind == kind })
 }
 
 // shapes returns what decisions need to know of the tasks.

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,9 +57,69 @@ type commit struct {
 // [*UnavailableError] where there is no reference.
 func (f *Finder) File(ctx context.Context, dir, name string) (content []byte, id string, err error) {
 	g := git{ctx, dir}
-	top, err := g.top()
+	id, err = f.commit(g)
+	if err != nil || id == "" {
+		return nil, "", err
+	}
+	// A path of git begins with "./" to be one from the directory.
+	listed, err := g.run("ls-tree", "-z", id, "--", "./"+name)
 	if err != nil {
 		return nil, "", err
+	}
+	if _, blob, ok := parseEntry(strings.TrimSuffix(listed, "\x00")); ok {
+		content, err = g.blob(blob)
+	}
+	return content, id, err
+}
+
+// Gone returns, by their paths, the files called name that the reference has
+// somewhere in the repository of dir and the disk has no more: their directories
+// may have been renamed.
+func (f *Finder) Gone(ctx context.Context, dir, name string) (map[string][]byte, error) {
+	g := git{ctx, dir}
+	id, err := f.commit(g)
+	if err != nil || id == "" {
+		return nil, err
+	}
+	top, err := g.top()
+	if err != nil {
+		return nil, err
+	}
+	listed, err := g.run("ls-tree", "-r", "-z", "--full-tree", id)
+	if err != nil {
+		return nil, err
+	}
+	gone := map[string][]byte{}
+	for entry := range strings.SplitSeq(listed, "\x00") {
+		file, blob, ok := parseEntry(entry)
+		if !ok || path.Base(file) != name {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(top, filepath.FromSlash(file))); !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if gone[file], err = g.blob(blob); err != nil {
+			return nil, err
+		}
+	}
+	return gone, nil
+}
+
+// parseEntry reads what git lists of a file: "mode type id\tpath".
+func parseEntry(entry string) (file, blob string, ok bool) {
+	head, file, _ := strings.Cut(entry, "\t")
+	fields := strings.Fields(head)
+	if len(fields) != 3 || fields[1] != "blob" {
+		return "", "", false
+	}
+	return file, fields[2], true
+}
+
+// commit returns the id of the reference, "" where nothing was committed yet.
+func (f *Finder) commit(g git) (string, error) {
+	top, err := g.top()
+	if err != nil {
+		return "", err
 	}
 	c, ok := f.commits[top]
 	if !ok {
@@ -68,23 +129,7 @@ func (f *Finder) File(ctx context.Context, dir, name string) (content []byte, id
 		}
 		f.commits[top] = c
 	}
-	if c.err != nil || c.id == "" {
-		return nil, "", c.err
-	}
-	// A path of git begins with "./" to be one from the directory.
-	listed, err := g.run("ls-tree", "-z", c.id, "--", "./"+name)
-	if err != nil {
-		return nil, "", err
-	}
-	fields := strings.Fields(listed) // mode, type, id, path
-	if len(fields) < 4 || fields[1] != "blob" {
-		return nil, c.id, nil
-	}
-	text, err := g.run("cat-file", "blob", fields[2])
-	if err != nil {
-		return nil, "", err
-	}
-	return []byte(text), c.id, nil
+	return c.id, c.err
 }
 
 func (f *Finder) find(g git) (string, error) {
@@ -166,6 +211,11 @@ func (g git) try(args ...string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
+func (g git) blob(id string) ([]byte, error) {
+	text, err := g.run("cat-file", "blob", id)
+	return []byte(text), err
+}
+
 // top returns the directory of the work tree.
 func (g git) top() (string, error) {
 	top, err := g.run("rev-parse", "--show-toplevel")
@@ -208,15 +258,15 @@ func (g git) defaultBranch() (string, error) {
 
 // mergeHeads returns what a merge in progress merges into HEAD.
 func (g git) mergeHeads() ([]string, error) {
-	path, err := g.run("rev-parse", "--git-path", "MERGE_HEAD")
+	file, err := g.run("rev-parse", "--git-path", "MERGE_HEAD")
 	if err != nil {
 		return nil, err
 	}
-	path = strings.TrimSpace(path)
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(g.dir, path)
+	file = strings.TrimSpace(file)
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(g.dir, file)
 	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil // no merge is in progress
 	}

@@ -108,6 +108,13 @@ func TestWithoutRemote(t *testing.T) {
 	r.write("on disk")
 	r.requires("", "")
 	r.requires("second", second)
+	gone, err := (&Finder{Against: second}).Gone(t.Context(), filepath.Join(r.dir, "q"), "lock")
+	require.NoError(t, err)
+	require.Empty(t, gone, "it is there")
+	require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "p")))
+	gone, err = (&Finder{Against: second}).Gone(t.Context(), filepath.Join(r.dir, "q"), "lock")
+	require.NoError(t, err)
+	require.Equal(t, map[string][]byte{"p/lock": []byte("second")}, gone)
 }
 
 func TestWithoutGit(t *testing.T) {
