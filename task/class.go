@@ -1,9 +1,6 @@
 package task
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // Class says what a handler's failure means for its job.
 type Class string
@@ -79,16 +76,4 @@ func classed(class Class, after time.Duration, err error) error {
 		return nil
 	}
 	return &Failure{Class: class, After: after, Err: err}
-}
-
-// Classify returns the outermost [Failure] in err's chain, or one of
-// [ClassUnknown] around err. It returns nil for nil.
-func Classify(err error) *Failure {
-	if err == nil {
-		return nil
-	}
-	if f, ok := errors.AsType[*Failure](err); ok && f != nil {
-		return f
-	}
-	return &Failure{Class: ClassUnknown, Err: err}
 }

@@ -49,9 +49,11 @@
 // # Failures
 //
 // A handler's error has a [Class], which [Transient], [RateLimited],
-// [Permanent], [Revoked] and [Snooze] give it. An error without one is retried
-// a few times and then becomes a dead letter whose reason says how to classify
-// it. [errors.Is] and [errors.As] see through the classes.
+// [Permanent], [Revoked] and [Snooze] give it, and [ResponseError] for the answer
+// of an HTTP server. Errors of the network and of PostgreSQL have one by
+// themselves, see [Classify]. Any other is retried a few times and then becomes a
+// dead letter whose reason says how to classify it. [errors.Is] and [errors.As]
+// see through the classes.
 //
 // A handler runs at least once: its process can die after a side effect and
 // before the completion is recorded. It has to be safe to repeat. Its context

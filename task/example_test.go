@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,4 +95,15 @@ func ExamplePermanent() {
 
 	// Output:
 	// order 17: no such order true permanent
+}
+
+// The answer of an HTTP server says by itself what a failure means.
+func ExampleResponseError() {
+	resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}}}
+	err := task.ResponseError(resp)
+	failure := task.Classify(err)
+	fmt.Println(err, failure.Class, failure.After)
+
+	// Output:
+	// the server answered 429 Too Many Requests rate_limited 30s
 }

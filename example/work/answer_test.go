@@ -3,52 +3,13 @@ package work
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawlgo/pawl/task"
 )
-
-func TestAnswersHaveClasses(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	for _, tt := range []struct {
-		status     int
-		retryAfter string
-		class      task.Class
-		after      time.Duration
-	}{
-		{status: 200}, {status: 204},
-		{status: 500, class: task.ClassTransient},
-		{status: 503, class: task.ClassTransient},
-		{status: 408, class: task.ClassTransient},
-		{status: 429, retryAfter: "1", class: task.ClassRateLimited, after: time.Second},
-		{status: 429, retryAfter: now.Add(90 * time.Second).Format(http.TimeFormat), class: task.ClassRateLimited, after: 90 * time.Second},
-		{status: 429, retryAfter: now.Add(-time.Hour).Format(http.TimeFormat), class: task.ClassRateLimited},
-		{status: 429, retryAfter: "-5", class: task.ClassRateLimited},
-		{status: 429, retryAfter: "99999999999", class: task.ClassRateLimited, after: 24 * time.Hour},
-		{status: 429, retryAfter: "100000", class: task.ClassRateLimited, after: 24 * time.Hour},
-		{status: 429, retryAfter: "soon", class: task.ClassRateLimited},
-		{status: 429, class: task.ClassRateLimited},
-		{status: 410, class: task.ClassPermanent},
-		{status: 404, class: task.ClassPermanent},
-		{status: 301, class: task.ClassPermanent},
-	} {
-		err := answered("billing", tt.status, tt.retryAfter, now)
-		if tt.class == "" {
-			require.NoError(t, err)
-			continue
-		}
-		failure := task.Classify(err)
-		require.Equal(t, tt.class, failure.Class, "%d", tt.status)
-		require.Equal(t, tt.after, failure.After, "%d %q", tt.status, tt.retryAfter)
-		require.ErrorContains(t, err, "billing answered")
-	}
-}
 
 func TestOutcomes(t *testing.T) {
 	t.Parallel()

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/pawlgo/pawl/example/fleetdb"
 	"github.com/pawlgo/pawl/example/tasks"
@@ -48,34 +46,12 @@ func (h *Handlers) HandleSendWebhook(ctx context.Context, job *task.Job[tasks.Se
 		if err := errors.Join(readErr, closeErr); err != nil && !errors.Is(err, io.EOF) {
 			return task.Transient(fmt.Errorf("read the answer of %s: %w", endpoint.Name, err))
 		}
-		return answered(endpoint.Name, resp.StatusCode, resp.Header.Get("Retry-After"), time.Now())
-	})
-}
-
-// answered gives the class of an answer.
-func answered(endpoint string, status int, retryAfter string, now time.Time) error {
-	err := fmt.Errorf("%s answered %d %s", endpoint, status, http.StatusText(status))
-	switch {
-	case status >= 200 && status < 300:
+		// Among what is permanent is 410 Gone: the subscriber has left.
+		if err := task.ResponseError(resp); err != nil {
+			return fmt.Errorf("%s: %w", endpoint.Name, err)
+		}
 		return nil
-	case status == http.StatusTooManyRequests:
-		return task.RateLimited(err, parseRetryAfter(retryAfter, now))
-	case status >= 500 || status == http.StatusRequestTimeout:
-		return task.Transient(err)
-	}
-	// Among them 410 Gone: the subscriber has left.
-	return task.Permanent(err)
-}
-
-// parseRetryAfter reads seconds or an HTTP date; zero where it is neither.
-func parseRetryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
-		return time.Duration(min(max(seconds, 0), 24*60*60)) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(at.Sub(now), 0)
-	}
-	return 0
+	})
 }
 
 // HandleNotify tells the dispatcher on duty, which here is a row in a table.

@@ -30,6 +30,9 @@ func encode[A any](args *A) (string, error) {
 	if !utf8.Valid(raw) { // encoding/json does not look at what a marshaler wrote
 		return "", errors.New("what a marshaler or a json.RawMessage wrote is not valid UTF-8; carry bytes as []byte")
 	}
+	if tooDeep(raw) {
+		return "", fmt.Errorf("it nests deeper than %d levels, which encoding/json does not decode", maxDepth)
+	}
 	suspect, err := scanText(raw)
 	if err != nil {
 		return "", err
@@ -95,6 +98,31 @@ const (
 	maxWhole    = 131_072
 	maxDecimals = 16_383
 )
+
+// maxDepth bounds how deep a payload nests. It is what encoding/json decodes;
+// PostgreSQL, which parses by recursion, gives up a little later.
+const maxDepth = 10_000
+
+// tooDeep says whether encoded JSON nests deeper than that.
+func tooDeep(raw []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
 
 // scanNumbers refuses numbers that jsonb's numeric cannot hold. Only a
 // json.Number, a RawMessage or a marshaler of the user's can write one: a

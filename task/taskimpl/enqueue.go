@@ -16,8 +16,18 @@ import (
 	"github.com/pawlgo/pawl/task"
 )
 
-// maxArgs is the limit of one encoded payload in bytes.
-const maxArgs = 64 << 20
+const (
+	// maxArgs is the limit of one encoded payload in bytes.
+	maxArgs = 64 << 20
+	// maxCall is the limit of all payloads of one call, since a message to
+	// PostgreSQL ends at 1 GiB.
+	maxCall = 512 << 20
+	// maxOrganization is the limit of an organization in bytes, so that it fits
+	// into an index beside a kind and a key.
+	maxOrganization = 1000
+	// maxIdentifier is how long PostgreSQL lets a name be.
+	maxIdentifier = 63
+)
 
 // Enqueue stores one job in tx.
 func Enqueue[A any](ctx context.Context, tx task.Tx, k *Kind[A], args A, opts []task.EnqueueOption) (task.Receipt, error) {
@@ -51,6 +61,7 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 	} else {
 		batch.Delay = max(o.In, 0)
 	}
+	size := 0
 	for i := range args {
 		if reason, err := fill(&batch.Jobs[i], k, &args[i], &o); err != nil {
 			if len(args) > 1 {
@@ -58,11 +69,17 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 			}
 			return fail(reason, err)
 		}
+		if size += len(batch.Jobs[i].Args); size > maxCall {
+			return fail(task.ErrTooLarge, fmt.Errorf("%d of %d payloads are more than %d bytes together: enqueue fewer in one call", i+1, len(args), maxCall))
+		}
 	}
 
 	schema := store.DefaultSchema
 	if bound, ok := tx.(interface{ PawlSchema() string }); ok {
 		schema = bound.PawlSchema()
+		if schema == "" || len(schema) > maxIdentifier || !storable(schema) {
+			return fail(task.ErrInvalidOption, fmt.Errorf("InSchema(%q): use the name that the migrations were given", schema))
+		}
 	}
 	answer, err := store.Enqueue(ctx, tx, schema, &batch)
 	if err != nil {
@@ -127,6 +144,9 @@ func fill[A any](job *store.NewJob, k *Kind[A], args *A, o *enqueue.Options) (re
 		}
 		if !storable(job.OrganizationID) {
 			return task.ErrInvalidArgs, errors.New("the organization is not valid UTF-8 without U+0000")
+		}
+		if n := len(job.OrganizationID); n > maxOrganization {
+			return task.ErrInvalidArgs, fmt.Errorf("the organization has %d bytes, of at most %d: use its id", n, maxOrganization)
 		}
 	}
 	switch {

@@ -143,6 +143,39 @@ func TestAcceptedPayloads(t *testing.T) {
 	}
 }
 
+// node nests without a limit in what encoding/json writes, not in what it reads.
+type node struct {
+	Next *node `json:"next,omitempty"`
+}
+
+func TestTooDeep(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
+	chain := func(depth int) (n *node) {
+		for range depth {
+			n = &node{n}
+		}
+		return n
+	}
+	_, err := taskimpl.Enqueue(t.Context(), tx, kind[node](), *chain(20_000), nil)
+	require.ErrorIs(t, err, task.ErrInvalidArgs)
+	require.Zero(t, tx.n)
+	enqueue(t, tx, kind[node](), *chain(9_000))
+	commit(t, tx)
+}
+
+func TestSchemaNames(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	for _, name := range []string{"", "a\x00b", "\xff", strings.Repeat("s", 64)} {
+		tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
+		_, err := taskimpl.Enqueue(t.Context(), task.InSchema(tx, name), kind[holder](), holder{}, nil)
+		require.ErrorIs(t, err, task.ErrInvalidOption, "%q", name)
+		require.Zero(t, tx.n)
+	}
+}
+
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Migrated(t)
@@ -165,7 +198,7 @@ func TestTooLarge(t *testing.T) {
 func TestHostileOrganizationAndKey(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Migrated(t)
-	for _, organization := range []string{"a\x00", "\xff"} {
+	for _, organization := range []string{"a\x00", "\xff", strings.Repeat("o", 1001)} {
 		tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
 		k := keyed()
 		k.Organization = func(*args) (string, error) { return organization, nil }
