@@ -105,7 +105,9 @@
 //   - backward only, such as a field that is gone: a new version, so that old
 //     workers leave the new jobs alone. There is nothing to write.
 //   - breaking, such as another type: a new version, and a function that makes
-//     the new payload from the old. Taskgen says which:
+//     the new payload from the old.
+//
+// Taskgen says what that function looks like:
 //
 //	func UpgradeSendWebhookV1(old SendWebhookArgsV1) (SendWebhookArgsV2, error)
 //
