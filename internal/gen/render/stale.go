@@ -25,7 +25,7 @@ const staleDoc = `// The functions without a name are never called. They state w
 // with unexported fields, and the standard library: it does not change its wire
 // forms, and a newer Go may not break what an older one generated.
 func tripwires(file *jen.File, tasks []*Task, s *speller) {
-	w := watcher{speller: s}
+	w := watcher{speller: s, aliases: map[string]bool{}}
 	for _, t := range tasks {
 		w.walk(t.Args)
 	}
@@ -48,7 +48,7 @@ func tripwires(file *jen.File, tasks []*Task, s *speller) {
 type watcher struct {
 	speller *speller
 	found   typeutil.Map // of types to *watched
-	aliases typeutil.Map
+	aliases map[string]bool
 	watched []*watched
 }
 
@@ -99,8 +99,9 @@ func (w *watcher) embedded(t types.Type) {
 	}
 	target, ok1 := w.speller.typ(types.Unalias(alias))
 	name, ok2 := w.speller.object(alias.Obj(), alias.TypeArgs())
-	if ok1 && ok2 && w.aliases.Set(alias, true) == nil {
-		w.watched = append(w.watched, &watched{order: types.TypeString(alias, nil), functions: []jen.Code{sameForm(name, target)}})
+	if order := types.TypeString(alias, nil); ok1 && ok2 && !w.aliases[order] {
+		w.aliases[order] = true
+		w.watched = append(w.watched, &watched{order: order, functions: []jen.Code{sameForm(name, target)}})
 	}
 }
 
