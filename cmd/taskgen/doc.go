@@ -157,7 +157,8 @@
 //
 // Columns count bytes from 1; endColumn is just behind what is wrong, and left
 // out where that is unknown. The code is source, declaration, directive, payload,
-// name, lock or stale, or the ID of the rule that a change breaks. What is no error in the source stays on standard error.
+// name, lock or stale, or the ID of the rule that a change breaks. What is no error
+// in the source stays on standard error.
 //
 // It needs no earlier output: code that already uses the generated names does not
 // stop it, and neither does a task_gen.go that is empty, stale or full of conflict
