@@ -98,8 +98,8 @@ func versions(file *jen.File, t *Task, s *speller, packages packagesByPath) {
 			continue
 		}
 		from, to, name := argsName(t, v.Number), argsName(t, t.after(i)), upgraderName(t, v.Number)
-		file.Comment(fmt.Sprintf("// Version %d of [%s] does not decode as version %d. Undefined, or of another type?\n"+
-			"// Write it in a file of your own:\n//\n//\tfunc %s(old %s) (%s, error)", v.Number, t.Name, t.after(i), name, from, to))
+		file.Comment(fmt.Sprintf("// Version %d of [%s] does not decode as version %d. Where this does not compile,\n"+
+			"// write in a file of your own:\n//\n//\tfunc %s(old %s) (%s, error)", v.Number, t.Name, t.after(i), name, from, to))
 		file.Var().Id("_").Func().Params(jen.Id(from)).Params(jen.Id(to), jen.Error()).Op("=").Id(name)
 	}
 }

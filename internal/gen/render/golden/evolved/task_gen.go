@@ -257,8 +257,8 @@ type ArchiveArgsV1Retry2 struct {
 // Under this name an upgrader keeps its meaning when there is a newer one.
 type ArchiveArgsV2 = Batch[uuid.UUID]
 
-// Version 1 of [Archive] does not decode as version 2. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 1 of [Archive] does not decode as version 2. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeArchiveV1(old ArchiveArgsV1) (ArchiveArgsV2, error)
 var _ func(ArchiveArgsV1) (ArchiveArgsV2, error) = UpgradeArchiveV1
@@ -330,8 +330,8 @@ type CodeArgsV1 = past.Code
 // name an upgrader keeps its meaning when there is a newer one.
 type CodeArgsV2 = Batch[int]
 
-// Version 1 of [Code] does not decode as version 2. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 1 of [Code] does not decode as version 2. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeCodeV1(old CodeArgsV1) (CodeArgsV2, error)
 var _ func(CodeArgsV1) (CodeArgsV2, error) = UpgradeCodeV1
@@ -436,14 +436,14 @@ type DeliverArgsV4 struct {
 // Under this name an upgrader keeps its meaning when there is a newer one.
 type DeliverArgsV5 = DeliverArgs
 
-// Version 1 of [Deliver] does not decode as version 2. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 1 of [Deliver] does not decode as version 2. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeDeliverV1(old DeliverArgsV1) (DeliverArgsV2, error)
 var _ func(DeliverArgsV1) (DeliverArgsV2, error) = UpgradeDeliverV1
 
-// Version 3 of [Deliver] does not decode as version 4. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 3 of [Deliver] does not decode as version 4. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeDeliverV3(old DeliverArgsV3) (DeliverArgsV4, error)
 var _ func(DeliverArgsV3) (DeliverArgsV4, error) = UpgradeDeliverV3
@@ -527,8 +527,8 @@ type ListArgsV1Retry struct {
 // name an upgrader keeps its meaning when there is a newer one.
 type ListArgsV2 = Items
 
-// Version 1 of [List] does not decode as version 2. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 1 of [List] does not decode as version 2. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeListV1(old ListArgsV1) (ListArgsV2, error)
 var _ func(ListArgsV1) (ListArgsV2, error) = UpgradeListV1
@@ -608,8 +608,8 @@ type LostArgsV1 struct {
 // name an upgrader keeps its meaning when there is a newer one.
 type LostArgsV2 = LostArgs
 
-// Version 1 of [Lost] does not decode as version 2. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 1 of [Lost] does not decode as version 2. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeLostV1(old LostArgsV1) (LostArgsV2, error)
 var _ func(LostArgsV1) (LostArgsV2, error) = UpgradeLostV1
@@ -687,8 +687,8 @@ type RetiredArgsV2 struct {
 // Under this name an upgrader keeps its meaning when there is a newer one.
 type RetiredArgsV5 = opt.Of[RetiredArgs]
 
-// Version 2 of [Retired] does not decode as version 5. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 2 of [Retired] does not decode as version 5. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeRetiredV2(old RetiredArgsV2) (RetiredArgsV5, error)
 var _ func(RetiredArgsV2) (RetiredArgsV5, error) = UpgradeRetiredV2
@@ -836,8 +836,8 @@ type TextArgsV1 string
 // name an upgrader keeps its meaning when there is a newer one.
 type TextArgsV2 = Batch[string]
 
-// Version 1 of [Text] does not decode as version 2. Undefined, or of another type?
-// Write it in a file of your own:
+// Version 1 of [Text] does not decode as version 2. Where this does not compile,
+// write in a file of your own:
 //
 //	func UpgradeTextV1(old TextArgsV1) (TextArgsV2, error)
 var _ func(TextArgsV1) (TextArgsV2, error) = UpgradeTextV1
