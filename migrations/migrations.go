@@ -206,6 +206,10 @@ func (m migration) render(schema string) string {
 // pinned are the settings of the hot functions. A table that was vacuumed while
 // empty and then fills up makes the planner choose scans and sorts that take
 // seconds; each of these statements has one right plan, by index.
+//
+// Those of the runtime also give up on a lock after a while, sooner than their
+// caller gives up on the answer: a claim that nobody waits for any more must not
+// take jobs when the lock is free at last.
 const pinned = `SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -77,7 +78,13 @@ func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, rando
 		code = codeGoexit
 	}
 	if code == string(task.ClassUnknown) {
-		switch f := task.Classify(err); f.Class {
+		f := task.Classify(err)
+		if errors.Is(cause, task.ErrShutdown) && errors.Is(err, context.Canceled) &&
+			(f.Class == task.ClassTransient || f.Class == task.ClassTimeout) {
+			// A handler that calls every failure transient means this one too.
+			return verdict{outcome: store.GiveBack}
+		}
+		switch f.Class {
 		case task.ClassTransient, task.ClassTimeout:
 			return retry(string(f.Class), wait)
 		case task.ClassRateLimited:

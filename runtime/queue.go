@@ -20,14 +20,19 @@ const (
 	// gather is how long a busy queue waits for more free slots before it
 	// claims for the first one.
 	gather = 2 * time.Millisecond
-	// claimTimeout bounds one claim.
+	// claimTimeout bounds one claim; it is longer than the claim waits for locks.
 	claimTimeout = 10 * time.Second
+	// claimHurry is what is left of it when a shutdown begins.
+	claimHurry = time.Second
 	// claimRetry is the longest pause after a claim that failed.
 	claimRetry = time.Second
 	// suspectRetry is how long a queue leaves suspects that somebody has locked.
 	suspectRetry = 50 * time.Millisecond
 	// fullShare is the part of the time that scans from the beginning may take.
 	fullShare = 20 // one in
+	// fullAtLeast is how often there is one, however long they take: what
+	// commits late is found by nothing else.
+	fullAtLeast = 5 * time.Second
 )
 
 // queue is the claim loop of one queue and its slots.
@@ -45,6 +50,7 @@ type queue struct {
 
 	floors   [store.Priorities]time.Time // the loop's alone: how far it has claimed
 	fullFrom time.Time                   // the loop's alone: when the next scan from the beginning may be
+	fullTook time.Duration               // the loop's alone: what the last one took
 
 	suspects atomic.Bool // as far as is known, some wait for the worker's gate
 
@@ -223,19 +229,28 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		c.Floors = [store.Priorities]time.Time{}
 	}
 
-	// The claim is not cut short by a shutdown: its answer says what is held.
+	// A shutdown does not cut the claim short at once: its answer says what is
+	// held.
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	hurry := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(claimHurry, cancel)
+		context.AfterFunc(callCtx, func() { timer.Stop() })
+	})
 	claimed, err := w.store.Claim(callCtx, c)
+	hurry()
 	cancel()
 	if err != nil {
 		if c.SuspectToken != uuid.Nil {
 			w.releaseSuspect()
 		}
-		q.claimFailed(ctx, s, c, err)
+		q.claimFailed(s, c, err)
 		return 0, 0, err
 	}
 	if full {
-		q.fullFrom = time.Now().Add((fullShare - 1) * time.Since(begun))
+		// The shorter of two, since one alone may have waited for a lock.
+		took := time.Since(begun)
+		q.fullFrom = time.Now().Add(min((fullShare-1)*min(took, q.fullTook), fullAtLeast))
+		q.fullTook = took
 	}
 	q.advance(c, claimed)
 	w.counters.claims.Add(1)
@@ -310,17 +325,16 @@ func (q *queue) advance(c *store.Claim, claimed *store.Claimed) {
 
 // claimFailed deals with a claim whose answer did not come: it may have taken
 // jobs that nobody here will run, so its leases are given back.
-func (q *queue) claimFailed(ctx context.Context, s *session, c *store.Claim, err error) {
+func (q *queue) claimFailed(s *session, c *store.Claim, err error) {
 	q.w.counters.claimErrors.Add(1)
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		if pgErr.Code == store.NotRegistered { // the keeper will notice, and says so
-			return
-		}
-		q.w.log.Error("claim failed", "queue", q.name, "error", err)
-		return // the server answered: nothing was taken
+	pgErr, answered := errors.AsType[*pgconn.PgError](err)
+	if answered && pgErr.Code == store.NotRegistered { // the keeper will notice, and says so
+		return
 	}
 	q.w.log.Warn("claim failed", "queue", q.name, "error", err)
-	if pgconn.SafeToRetry(err) {
+	// An error of the statement means that nothing was taken. A fatal one is the
+	// end of the connection, and can come after the commit.
+	if pgconn.SafeToRetry(err) || answered && pgErr.SeverityUnlocalized == "ERROR" {
 		return
 	}
 	q.w.unsure.add(s.process, c.Token)

@@ -109,39 +109,59 @@ func (w *Worker) ensureDays(ctx context.Context) error {
 	return err
 }
 
+// unsureFor is how long the token of a lost claim is looked for: the server may
+// still be at work on the claim, and commit it.
+const unsureFor = time.Minute
+
 // unsure holds the tokens of claims whose answer was lost.
 type unsure struct {
 	mu     sync.Mutex
-	tokens map[uuid.UUID]uuid.UUID // guarded by mu; token to owner
+	tokens map[uuid.UUID]lost // guarded by mu; by token
 }
 
-func (u *unsure) add(owner, token uuid.UUID) {
+type lost struct {
+	owner uuid.UUID
+	until time.Time
+}
+
+func (u *unsure) add(owner uuid.UUID, tokens ...uuid.UUID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.tokens == nil {
-		u.tokens = make(map[uuid.UUID]uuid.UUID)
+		u.tokens = make(map[uuid.UUID]lost)
 	}
-	u.tokens[token] = owner
+	for _, token := range tokens {
+		u.tokens[token] = lost{owner, time.Now().Add(unsureFor)}
+	}
 }
 
-// take empties the set.
-func (u *unsure) take() map[uuid.UUID]uuid.UUID {
+// byOwner returns the tokens, and forgets those that have been looked for long
+// enough: the caller looks for them once more.
+func (u *unsure) byOwner() map[uuid.UUID][]uuid.UUID {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	tokens := u.tokens
-	u.tokens = nil
-	return tokens
+	all := make(map[uuid.UUID][]uuid.UUID)
+	for token, l := range u.tokens {
+		all[l.owner] = append(all[l.owner], token)
+		if time.Now().After(l.until) {
+			delete(u.tokens, token)
+		}
+	}
+	return all
 }
 
+// releaseUnsure gives back what lost claims have taken.
 func (w *Worker) releaseUnsure(ctx context.Context) {
-	for token, owner := range w.unsure.take() {
+	for owner, tokens := range w.unsure.byOwner() {
 		callCtx, cancel := context.WithTimeout(ctx, sweepTimeout)
-		err := w.store.ReleaseLease(callCtx, owner, token)
+		jobs, err := w.store.ReleaseLeases(callCtx, owner, tokens...)
 		cancel()
 		if err != nil {
-			w.unsure.add(owner, token)
-			continue
+			w.unsure.add(owner, tokens...)
 		}
-		w.wakeAll()
+		if jobs > 0 {
+			w.log.Warn("gave back what a claim had taken whose answer was lost", "jobs", jobs)
+			w.wakeAll()
+		}
 	}
 }

@@ -69,6 +69,10 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 // ErrAlreadyRun says that Run was called a second time. Make a new worker.
 var ErrAlreadyRun = errors.New("the worker has run before: make a new one")
 
+// lastWords is how long a shutdown that has used up its limit may still take to
+// save what it can.
+const lastWords = 500 * time.Millisecond
+
 // ErrUnsaved says that a shutdown could not save how some attempts ended, since
 // the database did not answer before the hard limit. Their jobs are left to
 // their leases and run again.
@@ -102,7 +106,7 @@ func (e *StillRunning) Error() string {
 // Run claims and runs jobs until ctx ends, then shuts down: it stops claiming,
 // waits for running handlers, ends their contexts with [task.ErrShutdown] at
 // the soft limit, and returns when they have returned and what they did is
-// saved, at the latest at the hard limit. A drained shutdown returns nil; one
+// saved, at the latest half a second after the hard limit. A drained shutdown returns nil; one
 // that ran into the hard limit returns a [*StillRunning], [ErrUnsaved] or both.
 //
 // It returns an error at once where the database cannot be reached or its
@@ -160,16 +164,15 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	// Save what has ended. The hard limit bounds that too.
 	close(drained)
-	save := time.AfterFunc(max(time.Until(began.Add(w.config.HardLimit)), time.Second), endServices)
+	ending, cancel := context.WithTimeout(services, max(time.Until(began.Add(w.config.HardLimit)), lastWords))
+	defer cancel()
+	context.AfterFunc(ending, endServices)
 	settling.Wait()
-	save.Stop()
-	w.releaseUnsure(services)
+	w.releaseUnsure(ending)
 	if process, ok := w.keeper.process(); ok {
-		callCtx, cancel := context.WithTimeout(base, time.Second)
-		if err := w.store.Unregister(callCtx, process); err != nil {
+		if err := w.store.Unregister(ending, process); err != nil {
 			w.log.Warn("cannot remove the process's row; it expires by itself", "error", err)
 		}
-		cancel()
 	}
 	close(w.stopped)
 	endServices()

@@ -64,7 +64,7 @@ type ClaimedJob struct {
 }
 
 // Claim takes jobs. An error leaves open whether it did: the caller has to
-// give the tokens back with [Store.ReleaseLease].
+// give the tokens back with [Store.ReleaseLeases].
 func (s *Store) Claim(ctx context.Context, c *Claim) (*Claimed, error) {
 	if c.Limit > MaxBatch {
 		return nil, fmt.Errorf("a claim of %d jobs, of at most %d", c.Limit, MaxBatch)

@@ -95,7 +95,7 @@ func TestZombie(t *testing.T) {
 	before := everything(t, pool)
 	require.Equal(t, []bool{false, false, false}, settle(t, s, zombie,
 		settlement(jobs[0], store.Retry), settlement(jobs[1], store.Completed), settlement(jobs[2], store.Dead)))
-	require.NoError(t, s.ReleaseLease(t.Context(), zombie, jobs[0].Token))
+	require.NoError(t, released(s.ReleaseLeases(t.Context(), zombie, jobs[0].Token)))
 	require.Equal(t, before, everything(t, pool))
 
 	again := claim(t, s, sweeper, 3)

@@ -92,11 +92,10 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settl
 	return accepted, nil
 }
 
-// ReleaseLease gives back the jobs of a claim whose answer was lost, without
-// counting their attempts. It is no error if there is no such lease.
-func (s *Store) ReleaseLease(ctx context.Context, owner, token uuid.UUID) error {
-	return s.call(ctx, `SELECT `+s.schema+`.release_lease($1, $2)`, []any{owner, token}, func(rows pgx.Rows) error {
-		rows.Close()
-		return rows.Err()
-	})
+// ReleaseLeases gives back the jobs of claims whose answer was lost, without
+// counting their attempts, and returns how many. It is no error if there are no
+// such leases.
+func (s *Store) ReleaseLeases(ctx context.Context, owner uuid.UUID, tokens ...uuid.UUID) (jobs int, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.release_leases($1, $2)`, []any{owner, tokens}, &jobs)
+	return jobs, err
 }

@@ -219,11 +219,11 @@ func TestReleaseLease(t *testing.T) {
 	jobs := claim(t, s, owner, 5)
 	claim(t, s, other, 5)
 	settle(t, s, owner, settlement(jobs[1], store.Completed), settlement(jobs[3], store.Completed))
-	require.NoError(t, s.ReleaseLease(t.Context(), owner, uuid.New()))
-	require.NoError(t, s.ReleaseLease(t.Context(), other, jobs[0].Token))
+	require.NoError(t, released(s.ReleaseLeases(t.Context(), owner, uuid.New())))
+	require.NoError(t, released(s.ReleaseLeases(t.Context(), other, jobs[0].Token)))
 	require.Equal(t, store.Audit{Leased: 8, Completed: 2}, audit(t, s))
 	for range 2 {
-		require.NoError(t, s.ReleaseLease(t.Context(), owner, jobs[0].Token))
+		require.NoError(t, released(s.ReleaseLeases(t.Context(), owner, jobs[0].Token)))
 		require.Equal(t, store.Audit{Leased: 5, Completed: 2, Ready: 3}, audit(t, s))
 	}
 	again := claim(t, s, owner, 10)

@@ -17,6 +17,7 @@ RETURNS TABLE (
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE

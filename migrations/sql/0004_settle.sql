@@ -27,6 +27,7 @@ RETURNS TABLE (token uuid, pos integer)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -93,14 +94,17 @@ BEGIN
 	SELECT a.token, a.pos FROM accepted a;
 END $$;
 
--- Gives back every open job of a lease with its attempt: of a claim whose
--- answer was lost, so that its owner does not know what it holds.
-CREATE FUNCTION {schema}.release_lease(p_owner uuid, p_token uuid) RETURNS void
+-- Gives back every open job of the leases with its attempt: of claims whose
+-- answer was lost, so that their owner does not know what it holds. Answers how
+-- many there were.
+CREATE FUNCTION {schema}.release_leases(p_owner uuid, p_tokens uuid[]) RETURNS bigint
 LANGUAGE sql VOLATILE
 SET search_path = {schema}, pg_temp
 AS $$
-	SELECT settle(l.owner, array_agg(l.token), array_agg(u.pos::integer), array_agg(u.id), array_agg(4::smallint), '{}', '{}', '{}')
-	FROM leases l CROSS JOIN LATERAL unnest(l.job_ids) WITH ORDINALITY u(id, pos)
-	WHERE l.token = p_token AND l.owner = p_owner AND get_bit(l.open, u.pos::integer - 1) = 1
-	GROUP BY l.owner
+	SELECT count(*) FROM (
+		SELECT array_agg(l.token) AS tokens, array_agg(u.pos::integer) AS positions, array_agg(u.id) AS ids, array_agg(4::smallint) AS outcomes
+		FROM leases l CROSS JOIN LATERAL unnest(l.job_ids) WITH ORDINALITY u(id, pos)
+		WHERE l.token = ANY (p_tokens) AND l.owner = p_owner AND get_bit(l.open, u.pos::integer - 1) = 1
+		HAVING count(*) > 0
+	) held CROSS JOIN LATERAL settle(p_owner, held.tokens, held.positions, held.ids, held.outcomes, '{}', '{}', '{}')
 $$;

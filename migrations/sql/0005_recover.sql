@@ -27,6 +27,7 @@ CREATE FUNCTION {schema}.recover(p_process uuid, p_orphans boolean, OUT dead int
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
+SET lock_timeout = '5s'
 AS $$
 DECLARE
 	v_dead  uuid[];
