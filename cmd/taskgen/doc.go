@@ -128,9 +128,10 @@
 // Nobody edits task.lock.json. When two branches have made the same version, the
 // one that is merged first keeps it; the other merges and runs taskgen, which takes
 // no notice of the conflict in the lock and gives the branch's change the next
-// number. A package whose directory is renamed keeps its versions, as long as the
-// old directory is gone in the same change; a task that moves into another package
-// starts again at version 1.
+// number. A package whose directory is renamed, or a task that moves into another
+// package, keeps its versions: taskgen finds them in the lock that no longer has
+// them. A branch that is deployed without being merged, such as one for a release,
+// is to be named: taskgen -against origin/release.
 //
 // Some changes are about more than the payload. The fields of the idempotency key
 // and how they are encoded stay as they are, unless that is accepted. A kind that

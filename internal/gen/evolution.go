@@ -101,46 +101,59 @@ func (u *unit) reference(ctx context.Context, finder *reference.Finder, path str
 		u.diags.As(diag.Lock).Addf(at, "the lock cannot be read: %s\nrestore it from git, or remove it: taskgen writes it again from what is merged", broken.Msg)
 		return nil, nil
 	}
-	if content == nil {
-		return u.moved(ctx, finder)
-	}
 	frozen, err := lock.Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s at %.12s cannot be read: %w: name a better commit with -against", path, commit, err)
 	}
-	return frozen, nil
+	return frozen, u.moved(ctx, finder, frozen)
 }
 
-// moved returns what is frozen for a package whose directory the reference does
-// not know: the history of its kinds in locks that are gone from the disk, since
-// the directory was probably called otherwise.
-func (u *unit) moved(ctx context.Context, finder *reference.Finder) (*lock.Lock, error) {
-	gone, err := finder.Gone(ctx, u.pkg.Dir, lock.Name)
-	if err != nil {
-		return nil, fmt.Errorf("look for where %s was: %w", u.pkg.PkgPath, err)
-	}
-	frozen := &lock.Lock{Kinds: map[string]*lock.Kind{}}
-	for _, path := range slices.Sorted(maps.Keys(gone)) {
-		was, err := lock.Parse(gone[path])
-		if err != nil {
-			return nil, fmt.Errorf("%s, which was merged and is gone, cannot be read: %w", path, err)
+// moved adds to what is frozen the kinds that came from another package: those
+// that a lock elsewhere has at the reference and no more on disk, because its
+// directory is called otherwise now, or because the task is no longer declared
+// there. A kind that is still declared elsewhere is another one: packages that
+// are not run by one worker may have kinds of the same name.
+func (u *unit) moved(ctx context.Context, finder *reference.Finder, frozen *lock.Lock) error {
+	names := map[string]bool{} // that are new here
+	for _, t := range u.tasks {
+		names[t.Policy.Kind] = true
+		for _, a := range t.Policy.Aliases {
+			names[a.Kind] = true
 		}
-		for _, t := range u.tasks {
-			for name, k := range was.Kinds {
-				if name == t.Policy.Kind || k.AliasOf == t.Policy.Kind || hasAlias(t, name) || hasAlias(t, k.AliasOf) {
-					frozen.Kinds[name] = k
-					if k.AliasOf != "" {
-						frozen.Kinds[k.AliasOf] = was.Kinds[k.AliasOf]
-					}
-				}
+	}
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return isLive(frozen, name) })
+	if len(names) == 0 {
+		return nil
+	}
+	others, err := finder.Others(ctx, u.pkg.Dir, lock.Name)
+	if err != nil {
+		return fmt.Errorf("look for where the kinds of %s were: %w", u.pkg.PkgPath, err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(others)) {
+		was, err := lock.Parse(others[path])
+		if err != nil {
+			continue // another package's trouble, which is told where it is generated
+		}
+		disk, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("read the lock: %w", err)
+		}
+		is, err := lock.Parse(disk)
+		if err != nil {
+			continue
+		}
+		for name, k := range was.Kinds {
+			if (names[name] || names[k.AliasOf]) && isLive(was, name) && !isLive(is, name) {
+				frozen.Adopt(was, name)
 			}
 		}
 	}
-	return frozen, nil
+	return nil
 }
 
-func hasAlias(t *render.Task, kind string) bool {
-	return slices.ContainsFunc(t.Policy.Aliases, func(a directive.Alias) bool { return a.Kind == kind })
+// isLive reports whether l has a live version of a kind.
+func isLive(l *lock.Lock, kind string) bool {
+	return l.Kinds[kind] != nil && len(l.Kinds[kind].Versions) > 0
 }
 
 // shapes returns what decisions need to know of the tasks.

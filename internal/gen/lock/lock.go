@@ -35,6 +35,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/pawlgo/pawl/internal/gen/rules"
@@ -54,6 +55,31 @@ const Codec = "encoding/json"
 // Lock is what one package has promised. The zero Lock has promised nothing.
 type Lock struct {
 	Kinds map[string]*Kind
+}
+
+// Adopt takes over the history of a kind from another lock, and that of the kind
+// that it is an alias of. Tombstones of its own stay, but for versions that are
+// live in the other: those went there with the kind, and are back.
+func (l *Lock) Adopt(other *Lock, name string) {
+	if l.Kinds == nil {
+		l.Kinds = map[string]*Kind{}
+	}
+	adopted := *other.Kinds[name]
+	adopted.Retired = maps.Clone(adopted.Retired)
+	if own := l.Kinds[name]; own != nil {
+		for n, how := range own.Retired {
+			if adopted.Versions[n] == nil {
+				if adopted.Retired == nil {
+					adopted.Retired = map[int]Retirement{}
+				}
+				adopted.Retired[n] = how
+			}
+		}
+	}
+	l.Kinds[name] = &adopted
+	if of := adopted.AliasOf; of != "" && (l.Kinds[of] == nil || len(l.Kinds[of].Versions) == 0) {
+		l.Adopt(other, of)
+	}
 }
 
 // Kind is the history of one wire name.

@@ -198,3 +198,16 @@ func TestTombstonesInConflict(t *testing.T) {
 	require.Equal(t, map[string][]int{"send": {1}}, Tombstones([]byte(src)))
 	require.Empty(t, Tombstones([]byte("no lock at all")))
 }
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	l := &Lock{Kinds: map[string]*Kind{"send": {Retired: map[int]Retirement{1: ByCommand, 2: Removed, 9: Removed}}}}
+	other := example()
+	l.Adopt(other, "mail") // an alias brings the kind along
+	require.Equal(t, map[int]Retirement{1: ByCommand, 9: Removed}, l.Kinds["send"].Retired)
+	require.Len(t, l.Kinds["send"].Versions, 2)
+	require.Equal(t, other.Kinds["mail"].Versions, l.Kinds["mail"].Versions)
+	require.Equal(t, example().Bytes(), other.Bytes())
+	_, err := Parse(l.Bytes())
+	require.NoError(t, err)
+}

@@ -72,10 +72,9 @@ func (f *Finder) File(ctx context.Context, dir, name string) (content []byte, id
 	return content, id, err
 }
 
-// Gone returns, by their paths, the files called name that the reference has
-// somewhere in the repository of dir and the disk has no more: their directories
-// may have been renamed.
-func (f *Finder) Gone(ctx context.Context, dir, name string) (map[string][]byte, error) {
+// Others returns the files called name that the reference has elsewhere in the
+// repository of dir, by the paths that they have on disk if they are still there.
+func (f *Finder) Others(ctx context.Context, dir, name string) (map[string][]byte, error) {
 	g := git{ctx, dir}
 	id, err := f.commit(g)
 	if err != nil || id == "" {
@@ -85,24 +84,25 @@ func (f *Finder) Gone(ctx context.Context, dir, name string) (map[string][]byte,
 	if err != nil {
 		return nil, err
 	}
+	prefix, err := g.run("rev-parse", "--show-prefix")
+	if err != nil {
+		return nil, err
+	}
 	listed, err := g.run("ls-tree", "-r", "-z", "--full-tree", id)
 	if err != nil {
 		return nil, err
 	}
-	gone := map[string][]byte{}
+	others := map[string][]byte{}
 	for entry := range strings.SplitSeq(listed, "\x00") {
 		file, blob, ok := parseEntry(entry)
-		if !ok || path.Base(file) != name {
+		if !ok || path.Base(file) != name || file == strings.TrimSuffix(prefix, "\n")+name {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(top, filepath.FromSlash(file))); !errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if gone[file], err = g.blob(blob); err != nil {
+		if others[filepath.Join(top, filepath.FromSlash(file))], err = g.blob(blob); err != nil {
 			return nil, err
 		}
 	}
-	return gone, nil
+	return others, nil
 }
 
 // parseEntry reads what git lists of a file: "mode type id\tpath".

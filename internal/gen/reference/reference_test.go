@@ -108,13 +108,12 @@ func TestWithoutRemote(t *testing.T) {
 	r.write("on disk")
 	r.requires("", "")
 	r.requires("second", second)
-	gone, err := (&Finder{Against: second}).Gone(t.Context(), filepath.Join(r.dir, "q"), "lock")
+	others, err := (&Finder{Against: second}).Others(t.Context(), filepath.Join(r.dir, "q"), "lock")
 	require.NoError(t, err)
-	require.Empty(t, gone, "it is there")
-	require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "p")))
-	gone, err = (&Finder{Against: second}).Gone(t.Context(), filepath.Join(r.dir, "q"), "lock")
+	require.Equal(t, map[string][]byte{filepath.Join(r.git("rev-parse", "--show-toplevel"), "p/lock"): []byte("second")}, others)
+	others, err = (&Finder{Against: second}).Others(t.Context(), filepath.Join(r.dir, "p"), "lock")
 	require.NoError(t, err)
-	require.Equal(t, map[string][]byte{"p/lock": []byte("second")}, gone)
+	require.Empty(t, others, "its own")
 }
 
 func TestWithoutGit(t *testing.T) {
