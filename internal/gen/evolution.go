@@ -33,6 +33,14 @@ func (u *unit) evolve(ctx context.Context, finder *reference.Finder, modules fun
 		return nil
 	}
 	in := evolve.Input{Retired: lock.Tombstones(disk)}
+	if len(disk) == 0 {
+		// What the command retire has set is nowhere else; where it is committed, a
+		// lock that was deleted comes back whole. Without a commit nothing is lost.
+		head := &reference.Finder{Against: "HEAD"}
+		if committed, _, err := head.File(ctx, u.pkg.Dir, lock.Name); err == nil {
+			in.Retired = lock.Tombstones(committed)
+		}
+	}
 	in.Reference, err = u.reference(ctx, finder, path, disk, opts)
 	if err != nil || in.Reference == nil {
 		return err
