@@ -14,12 +14,12 @@ import (
 	"github.com/pawlgo/pawl/task"
 )
 
-// encode turns args into the JSON that is stored, or says why the database
+// encode turns args, a pointer, into the JSON that is stored, or says why the database
 // could not take it. PostgreSQL's jsonb refuses U+0000, lone surrogates and
 // numbers beyond its numeric type, and encoding/json replaces invalid UTF-8 in
 // silence; found out here, each is an error that leaves the caller's
 // transaction alone.
-func encode[A any](args *A) (string, error) {
+func encode(args any) (string, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return "", err

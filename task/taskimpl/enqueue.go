@@ -44,17 +44,34 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 	if len(args) == 0 {
 		return nil, nil
 	}
+	return enqueueMany(ctx, tx, declared{
+		kind: k.Name, queue: k.Queue, version: k.Version, capability: k.capability(),
+		options: enqueue.Options{Priority: int16(k.Priority), Attempts: k.Policy.Attempts, Keep: k.Keep},
+	}, len(args), func(i int) payload { return k.payload(&args[i]) }, opts)
+}
+
+// declared is what an enqueue takes from a kind.
+type declared struct {
+	kind, queue string
+	version     int
+	capability  int64
+	options     enqueue.Options // before those of the call
+}
+
+// enqueueMany stores n jobs, whose payloads it gets from at. Like all that follows
+// it is not generic: a generic function is compiled anew for each payload.
+func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int) payload, opts []task.EnqueueOption) ([]task.Receipt, error) {
 	fail := func(reason, err error) ([]task.Receipt, error) {
-		return nil, &task.EnqueueError{Kind: k.Name, Reason: reason, Err: err}
+		return nil, &task.EnqueueError{Kind: d.kind, Reason: reason, Err: err}
 	}
-	o, err := resolve(k, len(args), opts)
+	o, err := resolve(d.options, n, opts)
 	if err != nil {
 		return fail(task.ErrInvalidOption, err)
 	}
 	batch := store.Batch{
-		Kind: k.Name, Queue: k.Queue, Version: k.Version, Capability: k.capability(),
+		Kind: d.kind, Queue: d.queue, Version: d.version, Capability: d.capability,
 		Priority: o.Priority, MaxAttempts: o.Attempts, Keep: o.Keep, Wake: !o.NoWake,
-		Jobs: make([]store.NewJob, len(args)),
+		Jobs: make([]store.NewJob, n),
 	}
 	if o.HasAt {
 		batch.RunAt = &o.At
@@ -62,15 +79,15 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 		batch.Delay = max(o.In, 0)
 	}
 	size := 0
-	for i := range args {
-		if reason, err := fill(&batch.Jobs[i], k, &args[i], &o); err != nil {
-			if len(args) > 1 {
-				err = fmt.Errorf("job %d of %d: %w", i+1, len(args), err)
+	for i := range n {
+		if reason, err := fill(&batch.Jobs[i], at(i), &o); err != nil {
+			if n > 1 {
+				err = fmt.Errorf("job %d of %d: %w", i+1, n, err)
 			}
 			return fail(reason, err)
 		}
 		if size += len(batch.Jobs[i].Args); size > maxCall {
-			return fail(task.ErrTooLarge, fmt.Errorf("%d of %d payloads are more than %d bytes together: enqueue fewer in one call", i+1, len(args), maxCall))
+			return fail(task.ErrTooLarge, fmt.Errorf("%d of %d payloads are more than %d bytes together: enqueue fewer in one call", i+1, n, maxCall))
 		}
 	}
 
@@ -90,7 +107,7 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 	if answer.Scheduled {
 		state = task.StateScheduled
 	}
-	receipts := make([]task.Receipt, len(args))
+	receipts := make([]task.Receipt, n)
 	for i := range receipts {
 		receipts[i] = task.Receipt{ID: batch.Jobs[i].ID, SameArgs: true, State: state}
 	}
@@ -100,10 +117,9 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 	return receipts, nil
 }
 
-// resolve applies the options over the kind's declaration and checks what they
-// add up to.
-func resolve[A any](k *Kind[A], jobs int, opts []task.EnqueueOption) (enqueue.Options, error) {
-	o := enqueue.Options{Priority: int16(k.Priority), Attempts: k.Policy.Attempts, Keep: k.Keep}
+// resolve applies the options over those of the kind's declaration and checks what
+// they add up to.
+func resolve(o enqueue.Options, jobs int, opts []task.EnqueueOption) (enqueue.Options, error) {
 	for _, opt := range opts {
 		if opt != nil {
 			opt.ApplyEnqueue(&o)
@@ -126,20 +142,38 @@ func resolve[A any](k *Kind[A], jobs int, opts []task.EnqueueOption) (enqueue.Op
 	return o, nil
 }
 
+// payload is one payload and what is made of it.
+type payload struct {
+	args         any                    // a pointer
+	organization func() (string, error) // nil where the kind declares none
+	key          func() []any           // likewise
+}
+
+func (k *Kind[A]) payload(args *A) payload {
+	p := payload{args: args}
+	if k.Organization != nil {
+		p.organization = func() (string, error) { return k.Organization(args) }
+	}
+	if k.Key != nil {
+		p.key = func() []any { return k.Key(args) }
+	}
+	return p
+}
+
 // fill encodes one job. Its first error is the sentinel that the second one
 // belongs to.
-func fill[A any](job *store.NewJob, k *Kind[A], args *A, o *enqueue.Options) (reason, err error) {
+func fill(job *store.NewJob, p payload, o *enqueue.Options) (reason, err error) {
 	if job.ID, err = uuid.NewV7(); err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	if job.Args, err = encode(args); err != nil {
+	if job.Args, err = encode(p.args); err != nil {
 		if errors.Is(err, task.ErrTooLarge) {
 			return task.ErrTooLarge, err
 		}
 		return task.ErrInvalidArgs, err
 	}
-	if k.Organization != nil {
-		if job.OrganizationID, err = k.Organization(args); err != nil {
+	if p.organization != nil {
+		if job.OrganizationID, err = p.organization(); err != nil {
 			return task.ErrInvalidArgs, fmt.Errorf("read the organization: %w", err)
 		}
 		if !storable(job.OrganizationID) {
@@ -152,10 +186,10 @@ func fill[A any](job *store.NewJob, k *Kind[A], args *A, o *enqueue.Options) (re
 	switch {
 	case o.HasKey:
 		job.Key = digest("key:" + o.Key)
-	case k.Key != nil:
+	case p.key != nil:
 		// A JSON array keeps apart what a joined string would not: ("a:b", "c")
 		// and ("a", "b:c"), 1 and "1".
-		fields, err := json.Marshal(k.Key(args))
+		fields, err := json.Marshal(p.key())
 		if err != nil {
 			return task.ErrInvalidArgs, fmt.Errorf("encode the idempotency fields: %w", err)
 		}
