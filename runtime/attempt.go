@@ -171,7 +171,7 @@ func (a *attempt) conclude(v verdict) bool {
 		},
 	})
 	if a.suspect {
-		a.w.releaseSuspect()
+		a.w.releaseSuspect(nil)
 	}
 	a.q.running.Add(-1)
 	a.q.release()

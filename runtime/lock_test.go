@@ -77,3 +77,43 @@ func TestShutdownWhileLocked(t *testing.T) {
 	require.NoError(t, lock.Commit(t.Context()))
 	require.Equal(t, store.Audit{Ready: 1}, audit(t, pool))
 }
+
+// Somebody has a row locked of a job whose lease was lost: the queue waits for
+// it without spinning, and goes on with the rest.
+func TestLockedSuspect(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	k := kind("k", "q")
+	ids := put(t, pool, k, args{N: 1})
+	exec(t, pool, `UPDATE pawl.ready SET suspect = true`)
+	lock, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer lock.Rollback(context.WithoutCancel(t.Context()))
+	_, err = lock.Exec(t.Context(), `SELECT FROM pawl.ready WHERE id = $1 FOR UPDATE`, ids[0])
+	require.NoError(t, err)
+	w := start(t, pool, pawlrt.Config{Tables: []task.Table{table(k, func(context.Context, *task.Job[args]) error { return nil })}})
+	put(t, pool, k, numbered(5, "")...)
+	testdb.Eventually(t, slow, "the rest", func() bool { return w.Stats().Completed == 5 })
+	before, begun := w.Stats().Claims, time.Now()
+	testdb.Eventually(t, slow, "a second to pass", func() bool { return time.Since(begun) > time.Second })
+	require.Less(t, w.Stats().Claims-before, int64(60))
+	require.NoError(t, lock.Rollback(t.Context()))
+	require.Equal(t, store.Audit{Completed: 6}, settled(t, pool, 6))
+}
+
+// The database refuses how one attempt ended, for as long as it has a constraint
+// too many: the others are saved, and this one is when that is gone.
+func TestRefusedSettlement(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	good, bad := kind("good", "good"), kind("bad", "bad")
+	handle := func(context.Context, *task.Job[args]) error { return nil }
+	exec(t, pool, `ALTER TABLE pawl.outcomes ADD CONSTRAINT odd CHECK (queue <> 'bad')`)
+	w := start(t, pool, pawlrt.Config{Tables: []task.Table{table(good, handle), table(bad, handle)}})
+	put(t, pool, bad, args{N: 1})
+	put(t, pool, good, numbered(20, "")...)
+	testdb.Eventually(t, slow, "the others to be saved", func() bool { return w.Stats().Completed == 20 && w.Stats().SettleErrors > 0 })
+	exec(t, pool, `ALTER TABLE pawl.outcomes DROP CONSTRAINT odd`)
+	require.Equal(t, store.Audit{Completed: 21}, settled(t, pool, 21))
+	require.NoError(t, w.shutdown(t))
+}

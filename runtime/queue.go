@@ -241,7 +241,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	cancel()
 	if err != nil {
 		if c.SuspectToken != uuid.Nil {
-			w.releaseSuspect()
+			w.releaseSuspect(q)
 		}
 		q.claimFailed(s, c, err)
 		return 0, 0, err
@@ -265,7 +265,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	}
 	q.suspects.Store(claimed.Suspects)
 	if c.SuspectToken != uuid.Nil && !suspect {
-		w.releaseSuspect()
+		w.releaseSuspect(q)
 	}
 	next = w.config.Poll
 	if !claimed.Next.IsZero() {

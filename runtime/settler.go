@@ -17,6 +17,9 @@ const (
 	// attempts wait with their slots, so that a database that does not answer
 	// stops the claims too.
 	settleBacklog = 2 * settleBatch
+	// settleAgain is how long an ending rests that the database refuses for what
+	// it is: a constraint of somebody's, a partition that was taken away.
+	settleAgain = 2 * time.Second
 	// settleTimeout bounds one try.
 	settleTimeout = 10 * time.Second
 )
@@ -35,7 +38,11 @@ type ending struct {
 type settler struct {
 	w       *Worker
 	endings chan ending
-	unsaved int // run's alone until it has returned: endings that ctx cut off
+
+	// What follows is run's alone until it has returned.
+	later   []ending  // what the database refuses, to be tried again
+	laterAt time.Time // when
+	unsaved int       // endings that were never saved
 }
 
 func newSettler(w *Worker) *settler {
@@ -53,7 +60,10 @@ func (s *settler) add(e ending) {
 
 // run settles until done is closed and nothing waits any more, or ctx ends.
 func (s *settler) run(ctx context.Context, done <-chan struct{}) {
+	defer func() { s.unsaved += len(s.endings) + len(s.later) }()
 	batch := make([]ending, 0, settleBatch)
+	again := time.NewTimer(settleAgain) // while there is something for later
+	defer again.Stop()
 	for {
 		batch = batch[:0]
 		select {
@@ -63,14 +73,22 @@ func (s *settler) run(ctx context.Context, done <-chan struct{}) {
 			select {
 			case e := <-s.endings:
 				batch = append(batch, e)
+			case <-again.C:
+				again.Reset(settleAgain)
 			case <-ctx.Done():
-				s.unsaved += len(s.endings)
 				return
 			case <-done:
 				if len(s.endings) == 0 {
 					return
 				}
 				continue
+			}
+		}
+		if len(s.later) > 0 && time.Now().After(s.laterAt) {
+			refused := s.later
+			s.later = nil
+			for i := range refused {
+				s.settle(ctx, refused[i].owner, refused[i:i+1])
 			}
 		}
 		for len(batch) < settleBatch {
@@ -127,12 +145,14 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 				}
 				return
 			}
-			s.w.log.Error("the database refuses a settlement; it is recorded without its text", "job", endings[0].ID, "error", err)
-			if settlements[0].Summary == "" {
-				return
+			if settlements[0].Summary != "" { // in case its text is the reason
+				settlements[0].Summary = ""
+				continue
 			}
-			settlements[0].Summary = ""
-			continue
+			s.w.log.Error("the database refuses the end of an attempt; its job stays leased, and it is tried again",
+				"job", endings[0].ID, "error", err, "again_in", settleAgain)
+			s.later, s.laterAt = append(s.later, endings[0]), time.Now().Add(settleAgain)
+			return
 		}
 		unsure = unsure || !pgconn.SafeToRetry(err)
 		s.w.log.Warn("settlement failed, trying again", "jobs", len(endings), "error", err)

@@ -38,6 +38,7 @@ type Worker struct {
 
 	unsure   unsure
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
+	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
 	counters counters
 }
 
@@ -217,11 +218,20 @@ func (w *Worker) takeSuspect() bool {
 	}
 }
 
-// releaseSuspect opens the gate again, for whichever queue has a suspect.
-func (w *Worker) releaseSuspect() {
+// releaseSuspect opens the gate again, for whichever queue has a suspect. One
+// that passed it in vain, since somebody has its suspects locked, is not woken,
+// and wakes others only now and then: they would wake one another without end.
+func (w *Worker) releaseSuspect(vain *queue) {
 	w.suspect <- struct{}{}
+	if vain != nil {
+		now := time.Now().UnixNano()
+		last := w.vain.Load()
+		if now-last < int64(suspectRetry) || !w.vain.CompareAndSwap(last, now) {
+			return
+		}
+	}
 	for _, q := range w.queues {
-		if q.suspects.Load() {
+		if q != vain && q.suspects.Load() {
 			q.wake()
 		}
 	}
