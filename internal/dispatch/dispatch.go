@@ -50,7 +50,7 @@ type Row struct {
 	Kind     string
 	Queue    string
 	Versions []Version
-	Current  int // the version that an enqueue writes
+	Current  int // the version that an enqueue writes; 0 for an old kind, which none writes
 	Policy   Policy
 	// Run decodes the payload and calls the handler. A payload that cannot be
 	// decoded comes back as a [*DecodeError].
