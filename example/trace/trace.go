@@ -5,7 +5,7 @@
 //
 //	{"vehicle":"van-01","at":"2026-03-02T06:00:30Z","lat":53.54321,"lon":9.98765,"speed_kmh":42.5}
 //
-// All five fields are required, and others are refused.
+// All five fields are required, each once and spelled as here. Others are refused.
 //
 //	vehicle    1 to 64 of a-z 0-9 . _ -, the first of them a letter or a digit
 //	at         the vehicle's time, RFC 3339 with a zone, of the years 2000 to 2099; counted in microseconds

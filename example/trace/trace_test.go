@@ -45,16 +45,28 @@ func TestReadNamesTheBadLine(t *testing.T) {
 	for name, tt := range map[string]struct{ line, says string }{
 		"no JSON":          {`van-01,2026-03-02`, "not a position"},
 		"cut off":          {good[:40], "ends in the middle"},
-		"an array":         {`[]`, "not a position"},
-		"null":             {`null`, "vehicle is missing"},
+		"an array":         {`[]`, "an array, where an object is expected"},
+		"null":             {`null`, "null, where an object is expected"},
+		"byte order mark":  {"\uFEFF" + good, "starts with a byte order mark"},
+		"no UTF-8":         {change(`van-01`, "van-\xff"), "is not UTF-8"},
+		"comma at the end": {change(`42.5}`, `42.5,}`), "not a position"},
+		"number for name":  {`{1:2}`, "not a position"},
 		"empty line":       {``, "is empty"},
 		"two objects":      {good + good, "one position a line"},
 		"unknown field":    {change(`"lat"`, `"lattitude"`), "lattitude"},
 		"missing field":    {change(`"lat":53.5,`, ``), "lat is missing"},
-		"null field":       {change(`"lat":53.5`, `"lat":null`), "lat is missing"},
-		"text for number":  {change(`53.5`, `"53.5"`), "not a position"},
+		"other case":       {change(`"vehicle"`, `"VEHICLE"`), `the field "VEHICLE" is unknown: write vehicle`},
+		"repeated field":   {change(`"lat":53.5`, `"lat":53.5,"lat":53.5`), "the field lat is there twice"},
+		"escaped repeat":   {change(`"lat":53.5`, `"lat":53.5,"\u006cat":53.5`), "the field lat is there twice"},
+		"only null":        {`{"vehicle":null}`, "vehicle is null"},
+		"null field":       {change(`"lat":53.5`, `"lat":null`), "lat is null"},
+		"text for number":  {change(`53.5`, `"53.5"`), "lat is a text, where a number is expected"},
+		"number for text":  {change(`"van-01"`, `1`), "vehicle is a number, where a text is expected"},
+		"object for text":  {change(`"van-01"`, `{}`), "vehicle is an object, where a text is expected"},
+		"array for number": {change(`53.5`, `[]`), "lat is an array, where a number is expected"},
+		"true for number":  {change(`53.5`, `true`), "lat is true, where a number is expected"},
 		"NaN":              {change(`53.5`, `NaN`), "not a position"},
-		"too big for JSON": {change(`53.5`, `1e999`), "not a position"},
+		"too big":          {change(`53.5`, `1e999`), "lat 1e999 is impossible"},
 		"latitude":         {change(`53.5`, `90.01`), "lat 90.01 is impossible"},
 		"longitude":        {change(`9.9`, `-180.5`), "lon -180.5 is impossible"},
 		"negative speed":   {change(`42.5`, `-1`), "speed_kmh -1 is impossible"},
@@ -76,6 +88,7 @@ func TestReadNamesTheBadLine(t *testing.T) {
 			require.True(t, ok, "%v", err)
 			require.Equal(t, 2, bad.Line)
 			require.ErrorContains(t, err, tt.says)
+			require.NotContains(t, err.Error(), "Go ", "no word of how it is read")
 		})
 	}
 }
