@@ -53,7 +53,8 @@ type Config struct {
 	Heartbeat time.Duration
 	// Poll is how often an idle queue looks for work without being woken; 1 s
 	// where zero. Wake-ups only shorten the wait, so it bounds the latency when
-	// they fail.
+	// they fail; a job whose transaction stayed open while later ones were claimed
+	// can take up to 5 s more where looking for such jobs has become expensive.
 	Poll time.Duration
 	// PollOnly does without LISTEN, for a database behind a transaction pooler.
 	PollOnly bool

@@ -79,10 +79,12 @@ func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, rando
 	}
 	if code == string(task.ClassUnknown) {
 		f := task.Classify(err)
-		if errors.Is(cause, task.ErrShutdown) && errors.Is(err, context.Canceled) &&
-			(f.Class == task.ClassTransient || f.Class == task.ClassTimeout) {
-			// A handler that calls every failure transient means this one too.
-			return verdict{outcome: store.GiveBack}
+		if errors.Is(cause, task.ErrShutdown) && (errors.Is(err, context.Canceled) || errors.Is(err, cause)) {
+			switch f.Class {
+			case task.ClassTransient, task.ClassRateLimited, task.ClassTimeout:
+				// A handler that calls every failure transient means this one too.
+				return verdict{outcome: store.GiveBack}
+			}
 		}
 		switch f.Class {
 		case task.ClassTransient, task.ClassTimeout:

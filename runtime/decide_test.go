@@ -47,6 +47,7 @@ func TestDecide(t *testing.T) {
 		"a class beats the cause":           {1, 10, task.Permanent(boom), task.ErrShutdown, verdict{store.Dead, 0, "permanent", "boom"}},
 		"shutdown":                          {10, 10, context.Canceled, task.ErrShutdown, verdict{outcome: store.GiveBack}},
 		"shutdown, called transient":        {10, 10, task.Transient(context.Canceled), task.ErrShutdown, verdict{outcome: store.GiveBack}},
+		"shutdown, by its cause":            {10, 10, task.RateLimited(task.ErrShutdown, 0), task.ErrShutdown, verdict{outcome: store.GiveBack}},
 		"transient for a reason of its own": {10, 10, task.Transient(boom), task.ErrShutdown, verdict{store.Dead, 0, "transient", "boom"}},
 		"timeout":                           {1, 10, wrap(context.DeadlineExceeded), task.ErrTimeout, verdict{store.Retry, time.Second, "timeout", "outer: context deadline exceeded"}},
 		"timeout, past unknown":             {5, 10, boom, task.ErrTimeout, verdict{store.Retry, 16 * time.Second, "timeout", "boom"}},

@@ -55,5 +55,12 @@
 // A panic, runtime.Goexit, an error whose Error method panics: each is a
 // recorded failure of its job. A handler that ignores the end of its context
 // cannot be stopped; its job is settled as timed out, its slot is freed, and it
-// is counted in [Stats].Stuck until it returns.
+// is counted in [Stats].Stuck until it returns. Its next attempt may run beside
+// it, here or elsewhere, so a handler should obey its context.
+//
+// # Connections
+//
+// A worker opens a pool of its own, configured as the user's is, so that
+// handlers that use up the user's cannot cost it its leases. It holds at most one
+// connection for each queue and three more, mostly fewer, and one that listens.
 package runtime

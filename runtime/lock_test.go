@@ -117,3 +117,24 @@ func TestRefusedSettlement(t *testing.T) {
 	require.Equal(t, store.Audit{Completed: 21}, settled(t, pool, 21))
 	require.NoError(t, w.shutdown(t))
 }
+
+// A claim that commits when its worker has long given up on the answer is found:
+// the worker does not know of the lease that the database says it has.
+func TestUnknownLease(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	k := kind("k", "q")
+	w := start(t, pool, pawlrt.Config{Lease: 500 * time.Millisecond, Tables: []task.Table{table(k, func(context.Context, *task.Job[args]) error { return nil })}})
+	testdb.Eventually(t, slow, "the worker to be registered", func() bool { return query[int](t, pool, `SELECT count(*) FROM pawl.processes`) == 1 })
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		if _, err := taskimpl.EnqueueMany(t.Context(), tx, k, numbered(3, ""), nil); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), `SELECT pawl.claim(p.id, gen_random_uuid(), NULL, 'q', 10, p.capabilities, array_fill('-infinity'::timestamptz, '{4}')) FROM pawl.processes p`)
+		return err
+	})
+	require.NoError(t, err)
+	require.Equal(t, store.Audit{Completed: 3}, settled(t, pool, 3))
+	require.Equal(t, 1, query[int](t, pool, `SELECT max(attempts) FROM pawl.outcomes`), "given back with their attempt")
+	require.Zero(t, w.Stats().Refused)
+}

@@ -223,6 +223,10 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if q.suspects.Load() && w.takeSuspect() {
 		c.SuspectToken = uuid.New()
 	}
+	w.holdings.add(c.Token, 1)
+	w.holdings.add(c.SuspectToken, 1)
+	defer w.holdings.done(c.Token)
+	defer w.holdings.done(c.SuspectToken)
 	begun := time.Now()
 	full := !begun.Before(q.fullFrom)
 	if full {
@@ -243,7 +247,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		if c.SuspectToken != uuid.Nil {
 			w.releaseSuspect(q)
 		}
-		q.claimFailed(s, c, err)
+		q.claimFailed(err)
 		return 0, 0, err
 	}
 	if full {
@@ -261,6 +265,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	for _, job := range claimed.Jobs {
 		a := &attempt{w: w, q: q, owner: s.process, job: job, row: q.rowOf(job), suspect: job.Token == c.SuspectToken}
 		suspect = suspect || a.suspect
+		w.holdings.add(job.Token, 1)
 		a.start(s)
 	}
 	q.suspects.Store(claimed.Suspects)
@@ -324,8 +329,8 @@ func (q *queue) advance(c *store.Claim, claimed *store.Claimed) {
 }
 
 // claimFailed deals with a claim whose answer did not come: it may have taken
-// jobs that nobody here will run, so its leases are given back.
-func (q *queue) claimFailed(s *session, c *store.Claim, err error) {
+// jobs that nobody here knows of, so they are looked for.
+func (q *queue) claimFailed(err error) {
 	q.w.counters.claimErrors.Add(1)
 	pgErr, answered := errors.AsType[*pgconn.PgError](err)
 	if answered && pgErr.Code == store.NotRegistered { // the keeper will notice, and says so
@@ -337,8 +342,5 @@ func (q *queue) claimFailed(s *session, c *store.Claim, err error) {
 	if pgconn.SafeToRetry(err) || answered && pgErr.SeverityUnlocalized == "ERROR" {
 		return
 	}
-	q.w.unsure.add(s.process, c.Token)
-	if c.SuspectToken != uuid.Nil {
-		q.w.unsure.add(s.process, c.SuspectToken)
-	}
+	q.w.holdings.lose()
 }

@@ -59,7 +59,6 @@ func (k *keeper) begin(process uuid.UUID) *session {
 	ctx, end := context.WithCancelCause(k.handlers)
 	s := &session{process: process, ctx: ctx, end: end}
 	k.set(s)
-	k.w.wakeAll() // a claim that failed without contact waits for the poll
 	k.w.wakeAll() // a claim may have failed for want of a session
 	return s
 }
@@ -119,7 +118,8 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
 			}
 			k.set(nil)
 			s = nil
-			if id, err := k.register(ctx); err != nil {
+			var id uuid.UUID
+			if id, err = k.register(ctx); err != nil {
 				w.log.Warn("cannot register again", "error", err)
 			} else {
 				process, safe = id, sent

@@ -181,6 +181,7 @@ func (s *settler) try(ctx context.Context, owner uuid.UUID, settlements []store.
 func (s *settler) report(endings []ending, accepted []bool, unsure bool) {
 	c := &s.w.counters
 	for i, e := range endings {
+		s.w.holdings.done(e.Token)
 		if !accepted[i] {
 			if !unsure {
 				c.refused.Add(1)

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,14 +22,29 @@ const (
 func (w *Worker) sweep(ctx context.Context) {
 	ticker := time.NewTicker(max(w.config.Lease/15, 10*time.Millisecond))
 	defer ticker.Stop()
-	var orphans, days, stranded time.Time
+	// The first look for orphans would be in vain before one lease of contact.
+	orphanEvery := min(orphanInterval, 4*w.config.Lease)
+	orphans := time.Now().Add(w.config.Lease - orphanEvery)
+	var reconciled, days, stranded time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		w.releaseUnsure(ctx)
+		if process, ok := w.keeper.process(); ok {
+			alsoOrphans := time.Since(orphans) >= orphanEvery
+			if alsoOrphans {
+				orphans = time.Now()
+			}
+			if w.recover(ctx, process, alsoOrphans) {
+				orphans = time.Time{} // leases that were locked just now are left: look again
+			}
+			if w.holdings.lostLately() || time.Since(reconciled) >= min(reconcileInterval, 4*w.config.Lease) {
+				reconciled = time.Now()
+				w.reconcile(ctx, process)
+			}
+		}
 		if time.Since(days) >= daysInterval {
 			if err := w.ensureDays(ctx); err == nil {
 				days = time.Now()
@@ -40,17 +54,6 @@ func (w *Worker) sweep(ctx context.Context) {
 			began := time.Now()
 			w.countStranded(ctx)
 			stranded = time.Now().Add(max(min(strandedInterval, 4*w.config.Lease), (fullShare-1)*time.Since(began)))
-		}
-		process, ok := w.keeper.process()
-		if !ok {
-			continue
-		}
-		alsoOrphans := time.Since(orphans) >= min(orphanInterval, 4*w.config.Lease)
-		if alsoOrphans {
-			orphans = time.Now()
-		}
-		if w.recover(ctx, process, alsoOrphans) {
-			orphans = time.Time{} // leases that were locked just now are left: look again
 		}
 	}
 }
@@ -107,61 +110,4 @@ func (w *Worker) ensureDays(ctx context.Context) error {
 		w.log.Warn("cannot make the partitions of the days to come; enqueues make them as they need them", "error", err)
 	}
 	return err
-}
-
-// unsureFor is how long the token of a lost claim is looked for: the server may
-// still be at work on the claim, and commit it.
-const unsureFor = time.Minute
-
-// unsure holds the tokens of claims whose answer was lost.
-type unsure struct {
-	mu     sync.Mutex
-	tokens map[uuid.UUID]lost // guarded by mu; by token
-}
-
-type lost struct {
-	owner uuid.UUID
-	until time.Time
-}
-
-func (u *unsure) add(owner uuid.UUID, tokens ...uuid.UUID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.tokens == nil {
-		u.tokens = make(map[uuid.UUID]lost)
-	}
-	for _, token := range tokens {
-		u.tokens[token] = lost{owner, time.Now().Add(unsureFor)}
-	}
-}
-
-// byOwner returns the tokens, and forgets those that have been looked for long
-// enough: the caller looks for them once more.
-func (u *unsure) byOwner() map[uuid.UUID][]uuid.UUID {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	all := make(map[uuid.UUID][]uuid.UUID)
-	for token, l := range u.tokens {
-		all[l.owner] = append(all[l.owner], token)
-		if time.Now().After(l.until) {
-			delete(u.tokens, token)
-		}
-	}
-	return all
-}
-
-// releaseUnsure gives back what lost claims have taken.
-func (w *Worker) releaseUnsure(ctx context.Context) {
-	for owner, tokens := range w.unsure.byOwner() {
-		callCtx, cancel := context.WithTimeout(ctx, sweepTimeout)
-		jobs, err := w.store.ReleaseLeases(callCtx, owner, tokens...)
-		cancel()
-		if err != nil {
-			w.unsure.add(owner, tokens...)
-		}
-		if jobs > 0 {
-			w.log.Warn("gave back what a claim had taken whose answer was lost", "jobs", jobs)
-			w.wakeAll()
-		}
-	}
 }

@@ -36,7 +36,7 @@ type Worker struct {
 	attempts *running
 	stopped  chan struct{} // closed when Run is about to return
 
-	unsure   unsure
+	holdings holdings
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
 	counters counters
@@ -169,8 +169,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer cancel()
 	context.AfterFunc(ending, endServices)
 	settling.Wait()
-	w.releaseUnsure(ending)
 	if process, ok := w.keeper.process(); ok {
+		w.reconcile(ending, process)
 		if err := w.store.Unregister(ending, process); err != nil {
 			w.log.Warn("cannot remove the process's row; it expires by itself", "error", err)
 		}

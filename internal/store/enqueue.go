@@ -42,6 +42,12 @@ type NewJob struct {
 	Key            []byte // of idempotency; nil for none. Either all jobs of a batch have one or none
 }
 
+// Size is about how many bytes the job takes in the message of its enqueue.
+func (j *NewJob) Size() int {
+	const overhead = 16 + 4*4 // its id, and the length of each value
+	return overhead + len(j.Args) + len(j.OrganizationID) + len(j.Key)
+}
+
 // Duplicate tells of a job that was not stored because another holds its key.
 type Duplicate struct {
 	Position int       `json:"n"` // in the batch, from 1

@@ -45,6 +45,15 @@ func (s *Store) Unregister(ctx context.Context, process uuid.UUID) error {
 		SELECT EXISTS (SELECT FROM gone)`, []any{process}, &gone)
 }
 
+// Leases returns the tokens of the leases that a process has.
+func (s *Store) Leases(ctx context.Context, process uuid.UUID) (tokens []uuid.UUID, err error) {
+	err = s.call(ctx, `SELECT l.token FROM `+s.schema+`.leases l WHERE l.owner = $1`, []any{process}, func(rows pgx.Rows) error {
+		tokens, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		return err
+	})
+	return tokens, err
+}
+
 // Recovery tells what one look for dead processes found.
 type Recovery struct {
 	Dead     int // processes

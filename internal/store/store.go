@@ -4,7 +4,8 @@
 //
 // It imports neither task nor runtime. Enqueue goes through the caller's
 // transaction; everything else goes through a [Store]'s own small pool, in
-// transactions that say READ COMMITTED whatever the role's default is.
+// transactions that say their isolation whatever the role's default is: READ
+// COMMITTED, but for the one long reading.
 package store
 
 import (

@@ -19,7 +19,7 @@ import (
 const (
 	// maxArgs is the limit of one encoded payload in bytes.
 	maxArgs = 64 << 20
-	// maxCall is the limit of all payloads of one call, since a message to
+	// maxCall is the limit of all jobs of one call in bytes, since a message to
 	// PostgreSQL ends at 1 GiB.
 	maxCall = 512 << 20
 	// maxOrganization is the limit of an organization in bytes, so that it fits
@@ -86,8 +86,8 @@ func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int
 			}
 			return fail(reason, err)
 		}
-		if size += len(batch.Jobs[i].Args); size > maxCall {
-			return fail(task.ErrTooLarge, fmt.Errorf("%d of %d payloads are more than %d bytes together: enqueue fewer in one call", i+1, n, maxCall))
+		if size += batch.Jobs[i].Size(); size > maxCall {
+			return fail(task.ErrTooLarge, fmt.Errorf("%d of %d jobs are more than %d bytes together: enqueue fewer in one call", i+1, n, maxCall))
 		}
 	}
 
