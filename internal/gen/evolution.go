@@ -29,11 +29,11 @@ func (u *unit) evolve(ctx context.Context, finder *reference.Finder, modules fun
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the lock: %w", err)
 	}
-	if !u.diags.Empty() || len(u.unknown) > 0 || len(u.tasks) == 0 && len(disk) == 0 && opts.Retire == nil {
+	if !u.diags.Empty() || len(u.unknown) > 0 || len(u.tasks) == 0 && disk == nil && opts.Retire == nil {
 		return nil
 	}
 	in := evolve.Input{Retired: lock.Tombstones(disk)}
-	if len(disk) == 0 {
+	if disk == nil {
 		// What the command retire has set is nowhere else; where it is committed, a
 		// lock that was deleted comes back whole. Without a commit nothing is lost.
 		head := &reference.Finder{Against: "HEAD"}
@@ -95,7 +95,7 @@ func (u *unit) reference(ctx context.Context, finder *reference.Finder, path str
 		if diskErr != nil && lock.Conflicted(disk) {
 			u.diags.As(diag.Lock).Addf(at, "the lock has conflict markers, and there is no history to mend it from (%v): take the side of the main branch and run taskgen again", err)
 		} else if diskErr != nil {
-			u.diags.As(diag.Lock).Addf(at, "the lock cannot be read: %s", broken.Msg)
+			u.diags.As(diag.Lock).Addf(at, "the lock cannot be read: %s\n%s", broken.Msg, unmerged)
 		}
 		if diskErr != nil {
 			return nil, nil
@@ -105,6 +105,9 @@ func (u *unit) reference(ctx context.Context, finder *reference.Finder, path str
 		return nil, fmt.Errorf("find what is frozen for %s: %w", u.pkg.PkgPath, err)
 	case diskErr != nil && lock.Conflicted(disk):
 		u.notes.As(diag.Lock).Addf(at, "the lock had conflict markers: what stands at %.12s was kept, and the versions of this branch were numbered anew", commit)
+	case diskErr != nil && content == nil:
+		u.diags.As(diag.Lock).Addf(at, "the lock cannot be read: %s\n%s", broken.Msg, unmerged)
+		return nil, nil
 	case diskErr != nil:
 		u.diags.As(diag.Lock).Addf(at, "the lock cannot be read: %s\nrestore it from git, or remove it: taskgen writes it again from what is merged", broken.Msg)
 		return nil, nil
@@ -115,6 +118,9 @@ func (u *unit) reference(ctx context.Context, finder *reference.Finder, path str
 	}
 	return frozen, u.moved(ctx, finder, frozen)
 }
+
+// unmerged is the remedy for a lock that no commit can replace.
+const unmerged = "it alone knows the versions of stored jobs: restore it from version control or a backup, and delete it only if no job was ever stored"
 
 // moved adds to what is frozen the kinds that came from another package: those
 // that a lock elsewhere has at the reference and no more on disk, because its

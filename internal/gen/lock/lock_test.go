@@ -123,9 +123,9 @@ func TestWriteAndRead(t *testing.T) {
 	require.Equal(t, want, string(read.Bytes()))
 	require.Equal(t, map[string][]int{"send": {1}}, Tombstones(l.Bytes()))
 
-	empty, err := Parse([]byte(" \n"))
+	missing, err := Parse(nil)
 	require.NoError(t, err)
-	require.Nil(t, empty.Bytes())
+	require.Nil(t, missing.Bytes())
 	require.Nil(t, (&Lock{}).Bytes())
 }
 
@@ -151,6 +151,8 @@ func TestRefused(t *testing.T) {
 		return strings.Replace(whole, old, new, 1)
 	}
 	for _, c := range []struct{ name, src, want string }{
+		{"empty", "", "it is empty"},
+		{"blank", " \n", "it is empty"},
 		{"no JSON", "{\n\"format\": 1,\n]", "line 3: invalid character"},
 		{"cut", whole[:len(whole)/2], "unexpected end of JSON input"},
 		{"more", whole + "{}", "after top-level value"},

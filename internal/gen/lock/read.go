@@ -50,12 +50,18 @@ type (
 	}
 )
 
-// Parse reads a lock. An empty file is one that has promised nothing. Its error
-// is an [*Error]: a lock is refused that has conflict markers, comes from a newer
-// taskgen, or says anything that this one would not understand or not write.
+// Parse reads a lock. Nil stands for a file that is not there, and so has
+// promised nothing. Its error is an [*Error]: a lock is refused that is empty, has
+// conflict markers, comes from a newer taskgen, or says anything that this one
+// would not understand or not write.
 func Parse(src []byte) (*Lock, error) {
-	if len(bytes.TrimSpace(src)) == 0 {
+	if src == nil {
 		return &Lock{}, nil
+	}
+	// Taskgen writes no such file: a full disk or a merge has lost what it said, and
+	// to start from version 1 would strand every job that is stored.
+	if len(bytes.TrimSpace(src)) == 0 {
+		return nil, &Error{Msg: "it is empty"}
 	}
 	if line := conflictLine(src); line > 0 {
 		return nil, &Error{line, "it has conflict markers"}
