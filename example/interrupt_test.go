@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -75,6 +76,65 @@ func databases(t *testing.T, pool *pgxpool.Pool, output string) (names []string,
 	}
 	require.NoError(t, rows.Err())
 	return names, connections
+}
+
+// An interrupt that comes while the trace is still being read ends the program
+// at once, whether it comes from a pipe or from a file that is one.
+func TestInterruptEndsTheReading(t *testing.T) {
+	t.Parallel()
+	fifo := t.TempDir() + "/fifo"
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	for name, tt := range map[string]struct {
+		args   []string
+		signal os.Signal
+	}{
+		"standard input": {[]string{"-trace", "-"}, os.Interrupt},
+		"named pipe":     {[]string{"-trace", fifo}, syscall.SIGTERM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			self, err := os.Executable()
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, self, append([]string{"example"}, tt.args...)...)
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			stdin, writer, err := os.Pipe()
+			require.NoError(t, err)
+			cmd.Stdin = stdin
+			require.NoError(t, cmd.Start())
+			require.NoError(t, stdin.Close())
+			if tt.args[1] != "-" {
+				require.NoError(t, writer.Close())
+				// Waits until the child opens it too.
+				writer, err = os.OpenFile(fifo, os.O_WRONLY, 0)
+				require.NoError(t, err)
+			}
+			// More than a pipe holds: it is written when the child has read some.
+			_, err = writer.WriteString(strings.Repeat(line, 4<<20/len(line)))
+			require.NoError(t, err)
+			require.NoError(t, cmd.Process.Signal(tt.signal))
+			require.Error(t, cmd.Wait())
+			require.NoError(t, writer.Close())
+			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode())
+			require.Equal(t, "example: interrupted before anything was started\n", stderr.String())
+		})
+	}
+}
+
+// So does one that comes while nobody has opened the pipe for writing.
+func TestInterruptEndsTheOpening(t *testing.T) {
+	t.Parallel()
+	fifo := t.TempDir() + "/fifo"
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var stdout, stderr strings.Builder
+	require.Equal(t, exitInterrupted, command(ctx, []string{"-trace", fifo}, strings.NewReader(""), &stdout, &stderr))
+	writer, err := os.OpenFile(fifo, os.O_WRONLY, 0) // lets the reading end
+	require.NoError(t, err)
+	require.NoError(t, writer.Close())
 }
 
 // An interrupt from the terminal, which reaches the workers too, leaves nothing.

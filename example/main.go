@@ -52,10 +52,13 @@ func main() {
 
 // command is the program between its arguments and its exit status.
 func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	o, err := parseArgs(args, stdin, stderr)
+	o, err := parseArgs(ctx, args, stdin, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
+	case err != nil && ctx.Err() != nil:
+		fmt.Fprintln(stderr, "example: interrupted before anything was started")
+		return exitInterrupted
 	case err != nil:
 		fmt.Fprintf(stderr, "example: %v\n", err)
 		return exitBadInput
@@ -103,7 +106,7 @@ func startServer(ctx context.Context) (*localpg.Server, error) {
 	return localpg.Start(ctx, localpg.Options{})
 }
 
-func parseArgs(args []string, stdin io.Reader, stderr io.Writer) (*options, error) {
+func parseArgs(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer) (*options, error) {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	file := flags.String("trace", "", "read the trace from `FILE`, - for the standard input; the recorded one if empty")
@@ -117,25 +120,49 @@ func parseArgs(args []string, stdin io.Reader, stderr io.Writer) (*options, erro
 		return nil, fmt.Errorf("unexpected argument %q: give the trace as -trace %s", flags.Arg(0), flags.Arg(0))
 	}
 	o := &options{out: *out, verbose: *verbose, startServer: startServer, traceName: "the recorded trace"}
-	in := trace.Recorded()
+	open := func() (io.ReadCloser, error) { return io.NopCloser(trace.Recorded()), nil }
 	switch *file {
 	case "":
 	case "-":
-		o.traceName, in = "the standard input", stdin
+		o.traceName = "the standard input"
+		open = func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }
 	default:
-		f, err := os.Open(*file)
-		if err != nil {
-			return nil, fmt.Errorf("open the trace: %w", err)
-		}
-		defer f.Close()
-		o.traceName, in = *file, f
+		o.traceName = *file
+		open = func() (io.ReadCloser, error) { return os.Open(*file) }
 	}
 	var err error
-	if o.trace, err = trace.Read(in); err != nil {
+	if o.trace, err = readTrace(ctx, open); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.traceName, err)
 	}
 	o.reference = reference.Of(o.trace, fleet.Geofences())
 	o.drill = *drill || len(o.reference.Trips) >= drillTrips
 	o.settings = settingsFor(o)
 	return o, nil
+}
+
+// readTrace reads a trace until ctx ends.
+func readTrace(ctx context.Context, open func() (io.ReadCloser, error)) ([]fleet.Position, error) {
+	type result struct {
+		positions []fleet.Position
+		err       error
+	}
+	done := make(chan result, 1)
+	go func() {
+		// Without an owner on purpose: nothing interrupts the opening of a pipe
+		// that nobody writes to, nor a read of the terminal. After an interrupt
+		// it ends with the process at the latest.
+		in, err := open()
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		positions, err := trace.Read(in)
+		done <- result{positions, errors.Join(err, in.Close())}
+	}()
+	select {
+	case r := <-done:
+		return r.positions, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
