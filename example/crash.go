@@ -21,14 +21,9 @@ func (p *platform) crash(ctx context.Context, victim *process) (*process, error)
 	if err := fleetdb.Killed(ctx, p.pool, victim.name); err != nil {
 		return nil, err
 	}
-	held, err := fleetdb.Held(ctx, p.pool, victim.name)
-	if err != nil {
-		return nil, err
-	}
-	p.say("worker %s is killed while it holds %d started jobs", victim.name, held.Jobs)
-	if held.Jobs < check.MinHeld {
-		return nil, fmt.Errorf("worker %s held %d started jobs as it was killed, of at least %d", victim.name, held.Jobs, check.MinHeld)
-	}
+	// How much it held is known at the end: rows of starts may still be on their
+	// way into the database.
+	p.say("worker %s is killed in the middle of its jobs", victim.name)
 	w, err := p.startWorker("c")
 	if err != nil {
 		return nil, err

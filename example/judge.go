@@ -161,21 +161,32 @@ func (j *judge) printDead(dead []fleetdb.DeadLetters) {
 	}
 }
 
+// printReturns prints how long the jobs of the killed worker took to come back,
+// the worst of them one by one.
 func (j *judge) printReturns(facts *check.Facts) {
 	returns := check.Returns(facts)
 	if len(returns) == 0 {
 		return
 	}
-	fmt.Fprintf(j.p.stdout, "\nJobs that the killed worker held, and how long they took to come back\n")
-	for _, r := range returns {
-		back := "never"
-		if r.After > 0 {
-			back = fmt.Sprintf("%.1f s", r.After.Seconds())
+	back := func(r check.Return) string {
+		if r.After == 0 {
+			return "never"
 		}
+		return fmt.Sprintf("%.1f s", r.After.Seconds())
+	}
+	last := len(returns) - 1
+	fmt.Fprintf(j.p.stdout, "\nStarted jobs that the killed worker held, and how long they took to come back\n")
+	fmt.Fprintf(j.p.stdout, "  in all %d: min %s, median %s, max %s; the slowest:\n", len(returns), back(returns[0]), back(returns[last/2]), back(returns[last]))
+	const shown = 5
+	slices.Reverse(returns)
+	for _, r := range returns[:min(shown, len(returns))] {
 		// Less than nothing where the row of the start was still on its way to the
 		// database as the process died.
 		ran := max(facts.Kills[facts.Drill.Worker].Sub(r.Held.StartedAt).Round(time.Millisecond), 0)
-		fmt.Fprintf(j.p.stdout, "  %s %s, killed after %v: %s\n", r.Held.Kind, r.Held.JobID, ran, back)
+		fmt.Fprintf(j.p.stdout, "  %s %s, killed after %v: %s\n", r.Held.Kind, r.Held.JobID, ran, back(r))
+	}
+	if more := len(returns) - shown; more > 0 {
+		fmt.Fprintf(j.p.stdout, "  … and %d more\n", more)
 	}
 }
 

@@ -91,7 +91,8 @@ func TestRunWithACrash(t *testing.T) {
 
 	code := o.finish(t.Context(), o.run(t.Context()))
 	require.Equal(t, exitOK, code, "%s%s", stdout, stderr)
-	require.Contains(t, stdout.String(), "worker b is killed while it holds")
+	require.Contains(t, stdout.String(), "worker b is killed in the middle of its jobs")
+	require.Equal(t, 1, strings.Count(outputs["nothing spoiled"], "median"))
 	require.NotContains(t, stdout.String(), "\x1b")
 	require.Equal(t, exitOK, codes["nothing spoiled"])
 	require.Equal(t, exitOK, codes["nothing spoiled any more"])
