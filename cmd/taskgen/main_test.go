@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,7 @@ func TestScripts(t *testing.T) {
 	goMod := moduleFile(t, root)
 	goSum, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	require.NoError(t, err)
+	cgo := slices.Contains(goEnvironment(t, "CGO_ENABLED"), "CGO_ENABLED=1")
 	environment := goEnvironment(t, "GOROOT", "GOCACHE", "GOMODCACHE", "GOPATH", "GOTOOLCHAIN")
 
 	testscript.Run(t, testscript.Params{
@@ -55,10 +57,13 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "root" { // who may write into read-only directories
-				return false, fmt.Errorf("no condition %q", name)
+			switch name {
+			case "root": // who may write into read-only directories
+				return os.Geteuid() == 0, nil
+			case "cgo":
+				return cgo, nil
 			}
-			return os.Geteuid() == 0, nil
+			return false, fmt.Errorf("no condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"reverse": reverse,

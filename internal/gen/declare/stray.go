@@ -107,11 +107,20 @@ func (f *finder) nothingBetween(file *ast.File, from, to token.Pos) bool {
 	})
 }
 
+// importsC reports whether file uses cgo.
+func importsC(file *ast.File) bool {
+	return slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"C"` })
+}
+
 // outside adds an error for each task and each directive in those files of the
 // package's directory that taskgen does not generate from.
 func (f *finder) outside() {
 	for _, file := range f.pkgs.Outside(f.pkg) {
 		for _, spec := range localTasks(file.File, file.File) {
+			if file.Ignored && importsC(file.File) {
+				f.errorf(spec.Name.Pos(), usesCgo, spec.Name.Name)
+				continue
+			}
 			f.errorf(spec.Name.Pos(), "%s is declared in %s: declare a task in a file that every build of the package has", spec.Name.Name, file.Where)
 		}
 		for _, group := range file.Comments {

@@ -15,7 +15,8 @@ import (
 // but its names may meet generated ones.
 type Outside struct {
 	*ast.File
-	Where string // "a test file", ...
+	Where   string // "a test file", ...
+	Ignored bool   // the current build leaves it out
 }
 
 // Outside parses the tests of pkg and the files that the current build leaves
@@ -28,18 +29,18 @@ func (p *Packages) Outside(pkg *packages.Package) []Outside {
 	var files []Outside
 	for _, e := range entries {
 		name := filepath.Join(pkg.Dir, e.Name())
-		var where string
+		where, ignored := "", false
 		switch {
 		case strings.HasSuffix(name, "_test.go"):
 			where = "a test file"
 		case slices.Contains(pkg.IgnoredFiles, name):
-			where = "a file that this build leaves out"
+			where, ignored = "a file that this build leaves out", true
 		default:
 			continue
 		}
 		file, _ := parser.ParseFile(p.Fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if file != nil {
-			files = append(files, Outside{file, where})
+			files = append(files, Outside{file, where, ignored})
 		}
 	}
 	return files
