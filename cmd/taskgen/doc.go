@@ -137,7 +137,9 @@
 // and how they are encoded stay as they are, unless that is accepted. A kind that
 // is gone while another is new is taken for a rename by mistake, until //task:alias
 // or taskgen retire says which it is. A task that is removed while no kind is new
-// gets tombstones in the lock: its numbers are never used again.
+// gets tombstones in the lock: its numbers are never used again. Two packages of
+// one run cannot have the same kind; those whose workers never share a database
+// are run one by one.
 //
 // An author who knows better than a rule says so with //task:accept. It is about
 // one change: the line can go once that is merged, and the next change of the same

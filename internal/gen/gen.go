@@ -90,9 +90,11 @@ func Generate(ctx context.Context, dir string, patterns []string, opts Options) 
 	}
 	finder := &reference.Finder{Against: opts.Against}
 	modules := pkgs.Modules()
+	kinds := map[string]claim{}
 	for _, root := range pkgs.Roots {
 		u := units[root]
 		u.check()
+		u.claimKinds(kinds)
 		if err := u.evolve(ctx, finder, modules, opts); err != nil {
 			return &Result{}, err
 		}

@@ -58,6 +58,50 @@ func (u *unit) checkKinds() {
 	}
 }
 
+// claim is the first place in a run that names a kind, or an old one.
+type claim struct {
+	by    *unit
+	task  string
+	pos   token.Pos
+	alias bool
+}
+
+func (c claim) what() string {
+	if c.alias {
+		return "alias"
+	}
+	return "kind"
+}
+
+// claimKinds adds the kinds of u, and the old ones that it accepts, to those of
+// the packages before it in the run, and an error for each that another package
+// has already. Workers take jobs by kind and shape: one that serves either package
+// would run jobs of both, with the wrong handler.
+func (u *unit) claimKinds(kinds map[string]claim) {
+	add := func(kind string, c claim) {
+		before, ok := kinds[kind]
+		if kind == "" || ok && before.by == u { // within a package, checkKinds and package evolve see to it
+			return
+		}
+		if !ok {
+			kinds[kind] = c
+			return
+		}
+		remedy := "give one of them another with //task:kind NAME"
+		if c.alias || before.alias {
+			remedy = "leave the alias to the task whose jobs these are"
+		}
+		u.errorf(diag.Name)(c.pos, "the %s %s of %s is also the %s of %s.%s at %s, and a worker with either would take the jobs of both: %s, or run taskgen for each package by itself if they never share a database",
+			c.what(), kind, c.task, before.what(), before.by.pkg.Name, before.task, u.at(before.pos), remedy)
+	}
+	for _, t := range u.tasks {
+		add(t.Policy.Kind, claim{u, t.Name, t.Policy.KindPos, false})
+		for _, a := range t.Policy.Aliases {
+			add(a.Kind, claim{u, t.Name, a.Pos, true})
+		}
+	}
+}
+
 func (u *unit) meets(n render.Name, pos token.Pos, how string) {
 	if n.Pos == token.NoPos {
 		u.errorf(diag.Name)(pos, "%s is a name that taskgen generates for %s: rename this one", n.Name, n.Of)
