@@ -26,14 +26,16 @@ type child struct {
 	out  *bufio.Reader
 }
 
-// startChild starts the example and returns when its workers are at work, a
-// replacement among them.
-func startChild(t *testing.T) *child {
+// allAtWork is printed when the workers are at work, a replacement among them.
+const allAtWork = "worker c takes its place"
+
+// startChild starts the example and returns when it has printed a text.
+func startChild(t *testing.T, until string, env ...string) *child {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	c := &child{cmd: exec.Command(self, "example")}
-	c.cmd.Env = append(os.Environ(), "PAWL_DATABASE_URL="+testdb.Server(t).URL())
+	c.cmd.Env = append(append(os.Environ(), "PAWL_DATABASE_URL="+testdb.Server(t).URL()), env...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := c.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -45,7 +47,7 @@ func startChild(t *testing.T) *child {
 		}
 	})
 	c.out = bufio.NewReader(stdout)
-	c.readUntil(t, "worker c takes its place")
+	c.readUntil(t, until)
 	return c
 }
 
@@ -141,7 +143,7 @@ func TestInterruptEndsTheOpening(t *testing.T) {
 func TestInterruptLeavesNothing(t *testing.T) {
 	t.Parallel()
 	pool := testdb.New(t)
-	c := startChild(t)
+	c := startChild(t, allAtWork)
 	output := outputOf(t, c.seen.String())
 	require.DirExists(t, output)
 	names, connections := databases(t, pool, output)
@@ -152,6 +154,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 	require.Error(t, c.cmd.Wait())
 	require.Equal(t, exitInterrupted, c.cmd.ProcessState.ExitCode())
 	require.NoDirExists(t, output)
+	require.NoFileExists(t, output+lockSuffix)
 	names, _ = databases(t, pool, output)
 	require.Empty(t, names)
 }
@@ -160,20 +163,59 @@ func TestInterruptLeavesNothing(t *testing.T) {
 func TestKilledParentLeavesNoWorker(t *testing.T) {
 	t.Parallel()
 	pool := testdb.New(t)
-	c := startChild(t)
+	c := startChild(t, allAtWork)
 	output := outputOf(t, c.seen.String())
 	require.NoError(t, c.cmd.Process.Kill())
 	require.Error(t, c.cmd.Wait())
+	dropLeft(t, pool, output)
+	require.NoDirExists(t, output)
+	require.NoFileExists(t, output+lockSuffix)
+}
+
+// dropLeft waits for the end of a killed run's processes and drops its database,
+// which on a server of its own would have gone with the server.
+func dropLeft(t *testing.T, pool *pgxpool.Pool, output string) {
+	t.Helper()
 	var names []string
 	testdb.Eventually(t, 10*time.Second, "the end of the workers", func() bool {
 		var connections int
 		names, connections = databases(t, pool, output)
 		return connections == 0
 	})
-	require.NoDirExists(t, output)
-	// On a server of its own the database would have gone with the server.
 	for _, name := range names {
 		_, err := pool.Exec(t.Context(), fmt.Sprintf("DROP DATABASE %s", name))
 		require.NoError(t, err)
 	}
+}
+
+// What stays where the workers are killed too, the next start removes.
+func TestNextStartRemovesWhatKilledOnesLeft(t *testing.T) {
+	t.Parallel()
+	pool := testdb.New(t)
+	tmp := "TMPDIR=" + t.TempDir()
+	c := startChild(t, "two worker processes run", tmp)
+	left := outputOf(t, c.seen.String())
+	require.NoError(t, syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL))
+	require.Error(t, c.cmd.Wait())
+	dropLeft(t, pool, left)
+	require.DirExists(t, left)
+
+	next := startChild(t, "two worker processes run", tmp)
+	require.NoDirExists(t, left)
+	require.NoFileExists(t, left+lockSuffix)
+
+	// One that lives keeps its own.
+	output := outputOf(t, next.seen.String())
+	self, err := os.Executable()
+	require.NoError(t, err)
+	another := exec.CommandContext(t.Context(), self, "example", "-out", self)
+	another.Env = append(os.Environ(), tmp)
+	require.Error(t, another.Run())
+	require.Equal(t, exitBadInput, another.ProcessState.ExitCode())
+	require.DirExists(t, output)
+	require.FileExists(t, output+lockSuffix)
+	require.NoError(t, syscall.Kill(-next.cmd.Process.Pid, syscall.SIGINT))
+	require.Error(t, next.cmd.Wait())
+	require.NoDirExists(t, output)
+	require.NoFileExists(t, output+lockSuffix)
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +37,7 @@ type platform struct {
 	*options
 	began    time.Time
 	outDir   string
-	outOwned bool // a temporary directory
+	outTemp  *tempOutput // nil where the user named a directory
 	database string
 	pool     *pgxpool.Pool
 	receiver *receiver.Receiver
@@ -71,7 +69,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	defer down("remove the output", func(context.Context) error { return p.closeOutput() })
 
 	p.say("%s: %d positions of %d vehicles", o.traceName, len(o.trace), len(o.reference.Vehicles))
-	p.say("reports and exports go to %s%s", p.outDir, map[bool]string{true: ", which is removed at the end"}[p.outOwned])
+	p.say("reports and exports go to %s%s", p.outDir, map[bool]string{true: ", which is removed at the end"}[p.outTemp != nil])
 	server, err := o.startServer(ctx)
 	if err != nil {
 		return err
@@ -125,39 +123,6 @@ func (o *options) run(ctx context.Context) (err error) {
 // say prints a line of progress.
 func (p *platform) say(format string, args ...any) {
 	fmt.Fprintf(p.stdout, "%5.1f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
-}
-
-func (p *platform) openOutput() error {
-	if p.out == "" {
-		dir, err := os.MkdirTemp("", "fleet-")
-		if err != nil {
-			return fmt.Errorf("%w: %w", errOutput, err)
-		}
-		p.outDir, p.outOwned = dir, true
-		return nil
-	}
-	dir, err := filepath.Abs(p.out)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errOutput, err)
-	}
-	switch entries, err := os.ReadDir(dir); {
-	case err != nil:
-		return fmt.Errorf("%w: %w", errOutput, err)
-	case len(entries) > 0:
-		return fmt.Errorf("%w: %s is not empty; choose a new or an empty one", errOutput, dir)
-	}
-	p.outDir = dir
-	return nil
-}
-
-func (p *platform) closeOutput() error {
-	if p.outOwned {
-		return os.RemoveAll(p.outDir)
-	}
-	return nil
 }
 
 // createDatabase makes a database for this run alone, whatever server it is on.
@@ -214,7 +179,7 @@ func (p *platform) addEndpoints(ctx context.Context) error {
 
 func (p *platform) startWorker(name string) (*process, error) {
 	w, err := startWorker(workerOrder{
-		Name: name, Database: p.database, Out: p.outDir, Orphaned: p.outOwned,
+		Name: name, Database: p.database, Out: p.outDir, Orphaned: p.outTemp != nil,
 		Slots: p.settings.Slots, Lease: p.settings.Lease, Pace: p.settings.Pace, Verbose: p.verbose,
 	}, p.stderr)
 	if err != nil {

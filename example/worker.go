@@ -26,7 +26,7 @@ type workerOrder struct {
 	Name     string         `json:"name"`
 	Database string         `json:"database"`
 	Out      string         `json:"out"`
-	Orphaned bool           `json:"remove_when_orphaned"` // remove Out once the parent is dead
+	Orphaned bool           `json:"remove_when_orphaned"` // Out is temporary: remove it once the parent is dead
 	Slots    map[string]int `json:"slots"`
 	Lease    time.Duration  `json:"lease"`
 	Pace     work.Pace      `json:"pace"`
@@ -122,10 +122,10 @@ func (o workerOrder) work(ctx context.Context, logger *slog.Logger) error {
 }
 
 // abandon is the end of an orphan. Its database goes with the parent, so there
-// is nothing to drain; what nobody else would remove is the directory.
+// is nothing to drain; what stays until the next run sweeps is the directory.
 func (o workerOrder) abandon() error {
 	if !o.Orphaned {
 		return errOrphaned
 	}
-	return errors.Join(errOrphaned, os.RemoveAll(o.Out))
+	return errors.Join(errOrphaned, removeOutput(o.Out))
 }
