@@ -182,6 +182,7 @@ func (u *unit) shapes(modules func(string) string) []evolve.Task {
 		task := evolve.Task{
 			Name: t.Name, Kind: t.Policy.Kind, Shape: s,
 			Declares: func(name string) bool { return u.pkg.Types.Scope().Lookup(name) != nil },
+			Field:    func(path string) any { return fieldAt(t.Args, path) },
 		}
 		for _, a := range t.Policy.Aliases {
 			task.Aliases = append(task.Aliases, a.Kind)

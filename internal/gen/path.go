@@ -59,6 +59,34 @@ func (s step) in(t types.Type) (*types.Var, types.Type) {
 	return nil, nil
 }
 
+// place is a field and what of a path is left behind it: the elements of a list,
+// the keys of a map.
+type place struct {
+	field *types.Var
+	rest  string
+}
+
+// fieldAt returns the place that a path leads to in t, or nil where there is no
+// such thing, or no field on the way.
+func fieldAt(t types.Type, path string) any {
+	var at place
+	for rest := path; rest != ""; {
+		var s step
+		s, rest = cutStep(rest)
+		field, next := s.in(t)
+		if next == nil {
+			return nil
+		}
+		if t = next; field != nil {
+			at = place{field.Origin(), rest} // one for all instances of a generic type
+		}
+	}
+	if at.field == nil {
+		return nil
+	}
+	return at
+}
+
 // behind looks through pointers.
 func behind(t types.Type) types.Type {
 	for range 8 { // a pointer type can point to itself

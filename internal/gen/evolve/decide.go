@@ -22,6 +22,11 @@ type Task struct {
 	Identity *lock.Identity
 	// Declares reports whether the package declares something of that name.
 	Declares func(name string) bool
+	// Field identifies the field in the source that a path of the payload leads to,
+	// by a comparable value that is nil where there is none. A struct that others
+	// embed has its fields at several paths: what happens to one of them is told
+	// once. Without this function, each path is told by itself.
+	Field func(path string) any
 }
 
 // Input is what decisions depend on.
@@ -53,7 +58,7 @@ type Problem struct {
 	Task  int // index of the task
 	Place Place
 	Index int    // of the alias or the acceptance
-	Path  string // in the payload
+	Path  string // in the payload as it is now
 	// Code is the ID of the rule; empty where none is broken.
 	Code    string
 	Message string
@@ -252,10 +257,10 @@ func (d *decisions) number(i int, h *history, kind *lock.Kind, a *acceptances) i
 	newest := numbers[len(numbers)-1]
 	findings := d.findings(t.Shape, h, kind.Reserved)
 	verdict := rules.Compatible
-	var breaking []finding
+	var breaking, doubtful []finding
 	for _, f := range findings {
 		if f.Warning && f.version == newest {
-			d.out.Notes = append(d.out.Notes, Problem{Task: i, Place: AtPayload, Path: f.Path, Code: f.Rule.ID, Message: t.Kind + ": " + f.String()})
+			doubtful = append(doubtful, f)
 		}
 		if f.Rule.Verdict == rules.Compatible || a.accepts(f.Finding) {
 			continue
@@ -264,6 +269,9 @@ func (d *decisions) number(i int, h *history, kind *lock.Kind, a *acceptances) i
 		if f.Rule.Verdict == rules.Breaking {
 			breaking = append(breaking, f)
 		}
+	}
+	for _, f := range t.together(doubtful) {
+		d.out.Notes = append(d.out.Notes, Problem{Task: i, Place: AtPayload, Path: f.now(), Code: f.Rule.ID, Message: t.Kind + ": " + f.String() + f.elsewhere()})
 	}
 	maps.Copy(kind.Reserved, rules.Removed(h.live[newest].Shape, t.Shape))
 	if _, retired := h.retired[newest]; verdict == rules.Compatible && !retired {
@@ -274,18 +282,12 @@ func (d *decisions) number(i int, h *history, kind *lock.Kind, a *acceptances) i
 		frozen.Upgrader = true
 		h.live[newest] = &frozen
 		if u := upgrader(t.Name, newest, next); !t.Declares(u.name) {
-			for _, f := range breaking {
-				d.problem(Problem{Task: i, Place: AtPayload, Path: f.Path, Code: f.Rule.ID, Message: f.broken(t.Kind, u, a)})
+			for _, f := range t.together(breaking) {
+				d.problem(Problem{Task: i, Place: AtPayload, Path: f.now(), Code: f.Rule.ID, Message: f.broken(t.Kind, u, a)})
 			}
 		}
 	}
 	return next
-}
-
-// finding is a change that matters, and the version that it is from.
-type finding struct {
-	rules.Finding
-	version int // 0 for a name that was reserved
 }
 
 // findings judges the current shape against every version that would be decoded
@@ -305,7 +307,7 @@ func (d *decisions) findings(current *shape.Shape, h *history, reserved map[stri
 				return d.Rule.ID == f.Rule.ID && d.Path == f.Path && d.Detail == f.Detail
 			}) {
 				seen[f.Path+" "+f.Rule.ID] = true
-				all = append(all, finding{f, version})
+				all = append(all, finding{Finding: f, version: version})
 			}
 		}
 	}

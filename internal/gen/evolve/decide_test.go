@@ -398,3 +398,23 @@ func TestRetire(t *testing.T) {
 		})
 	}
 }
+
+func TestOneFieldAtManyPaths(t *testing.T) {
+	t.Parallel()
+	ref := merged(t, merge{task("a", "x:int", "xx:int", "y:int", "z:int")})
+	now := task("a", "x:string", "xx:string", "y:string", "z:bool")
+	now.Field = func(path string) any {
+		if path == "y" {
+			return nil
+		}
+		return "the field"
+	}
+	out := decide(ref, nil, []Task{now})
+	require.Len(t, out.Problems, 3)
+	require.Equal(t, "x", out.Problems[0].Path)
+	require.Contains(t, out.Problems[0].Message, "\nthe same field is at xx\n")
+	require.Contains(t, out.Problems[0].Message, "rule=number-to-string path=x\n//task:accept \"REASON\" rule=number-to-string path=xx")
+	require.Equal(t, "y", out.Problems[1].Path)
+	require.NotContains(t, out.Problems[1].Message, "the same field")
+	require.Equal(t, "z", out.Problems[2].Path) // another change of it
+}

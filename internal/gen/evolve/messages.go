@@ -35,8 +35,15 @@ func (f finding) broken(kind string, u step, a *acceptances) string {
 	} else {
 		fmt.Fprintf(&b, "stored jobs of %s would break: ", kind)
 	}
-	fmt.Fprintf(&b, "%s\nthe upgrader of the new version %d is\n%s\nor, if you know better, accept it with\n%s", f.Finding, u.to, u.signature, directive(f.Finding))
-	if a.spent(f.Finding) {
+	fmt.Fprintf(&b, "%s%s\nthe upgrader of the new version %d is\n%s\nor, if you know better, accept it with", f.Finding, f.elsewhere(), u.to, u.signature)
+	spent := false
+	for _, path := range f.paths() {
+		at := f.Finding
+		at.Path = path
+		b.WriteString("\n" + directive(at))
+		spent = spent || a.spent(at)
+	}
+	if spent {
 		b.WriteString("\nthe //task:accept that stands there is about an earlier change, which was merged: give a new reason")
 	}
 	return b.String()

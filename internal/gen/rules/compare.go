@@ -205,7 +205,7 @@ func (c *comparison) renamed(id string, removed, added []shape.Field, path strin
 			continue
 		}
 		at := member(path, o.JSON)
-		c.add(id, at, "%q became %q", o.JSON, added[i].JSON)
+		c.add(id, at, "%q became %q", o.JSON, added[i].JSON).Renamed = member(path, added[i].JSON)
 		if id == "json-name-changed" {
 			c.gone = append(c.gone, goneField{at, o})
 		}

@@ -99,8 +99,10 @@ type Finding struct {
 	// "items[].n", "by_key{}" for the values of a map and "by_key{key}" for its
 	// keys. The root itself is ".". In names, the signs of this notation, blanks,
 	// commas and equals signs stand as "%" and two hexadecimal digits.
-	Path   string
-	Detail string // what it was and what it is
+	Path string
+	// Renamed is the path that the field has now, where the change is its name.
+	Renamed string
+	Detail  string // what it was and what it is
 	// Warning is set where the verdict stands, but somebody ought to look: what is
 	// written in Detail may mean a loss that no rule can see.
 	Warning bool
