@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/task"
 )
 
 const (
@@ -40,9 +41,9 @@ type settler struct {
 	endings chan ending
 
 	// What follows is run's alone until it has returned.
-	later   []ending  // what the database refuses, to be tried again
-	laterAt time.Time // when
-	unsaved int       // endings that were never saved
+	later    []ending // what the database refuses, to be tried again; at most settleBatch
+	laterErr error    // why
+	unsaved  int      // endings that were never saved
 }
 
 func newSettler(w *Worker) *settler {
@@ -62,7 +63,7 @@ func (s *settler) add(e ending) {
 func (s *settler) run(ctx context.Context, done <-chan struct{}) {
 	defer func() { s.unsaved += len(s.endings) + len(s.later) }()
 	batch := make([]ending, 0, settleBatch)
-	again := time.NewTimer(settleAgain) // while there is something for later
+	again := time.NewTicker(settleAgain)
 	defer again.Stop()
 	for {
 		batch = batch[:0]
@@ -74,7 +75,8 @@ func (s *settler) run(ctx context.Context, done <-chan struct{}) {
 			case e := <-s.endings:
 				batch = append(batch, e)
 			case <-again.C:
-				again.Reset(settleAgain)
+				s.settleLater(ctx)
+				continue
 			case <-ctx.Done():
 				return
 			case <-done:
@@ -82,13 +84,6 @@ func (s *settler) run(ctx context.Context, done <-chan struct{}) {
 					return
 				}
 				continue
-			}
-		}
-		if len(s.later) > 0 && time.Now().After(s.laterAt) {
-			refused := s.later
-			s.later = nil
-			for i := range refused {
-				s.settle(ctx, refused[i].owner, refused[i:i+1])
 			}
 		}
 		for len(batch) < settleBatch {
@@ -100,22 +95,44 @@ func (s *settler) run(ctx context.Context, done <-chan struct{}) {
 			}
 			break
 		}
-		// One call has one owner. There are several only while endings of a
-		// lost session and of its successor meet.
-		for len(batch) > 0 {
-			owner, n := batch[0].owner, 0
-			rest := make([]ending, 0)
-			for _, e := range batch {
-				if e.owner == owner {
-					batch[n] = e
-					n++
-				} else {
-					rest = append(rest, e)
-				}
-			}
-			s.settle(ctx, owner, batch[:n])
-			batch = rest
+		s.settleAll(ctx, batch)
+		select {
+		case <-again.C: // a busy settler has no idle moment for it
+			s.settleLater(ctx)
+		default:
 		}
+	}
+}
+
+// settleLater tries again what the database has refused.
+func (s *settler) settleLater(ctx context.Context) {
+	if len(s.later) == 0 {
+		return
+	}
+	refused := s.later
+	s.later = nil
+	s.settleAll(ctx, refused)
+	if n := len(s.later); n > 0 {
+		s.w.log.Error("the database refuses the ends of attempts; their jobs stay leased, and it is tried again",
+			"attempts", n, "error", s.laterErr, "again_in", settleAgain)
+	}
+}
+
+// settleAll settles endings by owner. There are several only while those of a
+// lost session and of its successor meet.
+func (s *settler) settleAll(ctx context.Context, endings []ending) {
+	for len(endings) > 0 {
+		owner := endings[0].owner
+		var mine, rest []ending
+		for _, e := range endings {
+			if e.owner == owner {
+				mine = append(mine, e)
+			} else {
+				rest = append(rest, e)
+			}
+		}
+		s.settle(ctx, owner, mine)
+		endings = rest
 	}
 }
 
@@ -138,7 +155,7 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 			return
 		}
 		s.w.counters.settleErrors.Add(1)
-		if refusesData(err) {
+		if refuses(err) {
 			if len(endings) > 1 { // one of them is bad: find it, save the others
 				for i := range endings {
 					s.settle(ctx, owner, endings[i:i+1])
@@ -149,10 +166,11 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 				settlements[0].Summary = ""
 				continue
 			}
-			s.w.log.Error("the database refuses the end of an attempt; its job stays leased, and it is tried again",
-				"job", endings[0].ID, "error", err, "again_in", settleAgain)
-			s.later, s.laterAt = append(s.later, endings[0]), time.Now().Add(settleAgain)
-			return
+			if len(s.later) < settleBatch {
+				s.later, s.laterErr = append(s.later, endings[0]), err
+				return
+			}
+			// Too many: from here on new ones wait too, and with them their slots.
 		}
 		unsure = unsure || !pgconn.SafeToRetry(err)
 		s.w.log.Warn("settlement failed, trying again", "jobs", len(endings), "error", err)
@@ -165,10 +183,11 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 	}
 }
 
-// refusesData says that the values are at fault, not the moment.
-func refusesData(err error) bool {
+// refuses says that the statement is at fault, not the moment: the database
+// answered, and will answer the same again.
+func refuses(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pgErr.Code[:2] == "22" || pgErr.Code[:2] == "23")
+	return ok && pgErr.SeverityUnlocalized == "ERROR" && task.Classify(pgErr).Class != task.ClassTransient
 }
 
 func (s *settler) try(ctx context.Context, owner uuid.UUID, settlements []store.Settlement) ([]bool, error) {

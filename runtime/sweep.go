@@ -72,6 +72,9 @@ func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) b
 	if r.Dead > 0 || r.Requeued > 0 || r.Buried > 0 {
 		w.log.Warn("took the jobs of dead processes", "processes", r.Dead, "requeued", r.Requeued, "dead_letters", r.Buried)
 	}
+	if r.Refused > 0 {
+		w.log.Error("the database refuses to give back jobs of dead processes; they are tried again", "leases", r.Refused, "error", r.Reason)
+	}
 	w.counters.expirations.Add(int64(r.Dead))
 	w.counters.recovered.Add(int64(r.Requeued))
 	w.counters.buried.Add(int64(r.Buried))

@@ -59,6 +59,9 @@ type Recovery struct {
 	Dead     int // processes
 	Requeued int // of their jobs, those that wait again
 	Buried   int // and those that became dead letters, their attempts spent
+
+	Refused int    // leases that could not be taken for an error; the next look for orphans tries again
+	Reason  string // one such error
 }
 
 // Recover takes the jobs of processes whose leases have expired. It does
@@ -66,8 +69,8 @@ type Recovery struct {
 // Orphans also looks for leases that no process owns.
 func (s *Store) Recover(ctx context.Context, process uuid.UUID, orphans bool) (Recovery, error) {
 	var r Recovery
-	err := s.callRow(ctx, `SELECT dead, requeued, buried FROM `+s.schema+`.recover($1, $2)`,
-		[]any{process, orphans}, &r.Dead, &r.Requeued, &r.Buried)
+	err := s.callRow(ctx, `SELECT dead, requeued, buried, refused, COALESCE(reason, '') FROM `+s.schema+`.recover($1, $2)`,
+		[]any{process, orphans}, &r.Dead, &r.Requeued, &r.Buried, &r.Refused, &r.Reason)
 	return r, err
 }
 

@@ -70,7 +70,7 @@ BEGIN
 	END IF;
 
 	INSERT INTO job_errors (job_id, attempt, at, code, summary)
-	SELECT a.id, a.attempt, v_now, a.code, COALESCE(a.summary, '')
+	SELECT DISTINCT ON (a.id, a.attempt) a.id, a.attempt, v_now, a.code, COALESCE(a.summary, '')
 	FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
 	WHERE a.code IS NOT NULL AND a.outcome <> 6
 	ON CONFLICT (job_id, attempt) DO UPDATE SET at = excluded.at, code = excluded.code, summary = excluded.summary;

@@ -22,8 +22,10 @@ END $$;
 --
 -- p_orphans also looks for leases without a process, which a first pass leaves
 -- behind when somebody held them locked. Answers how many processes were
--- found dead, and of their jobs how many went back and how many died.
-CREATE FUNCTION {schema}.recover(p_process uuid, p_orphans boolean, OUT dead integer, OUT requeued integer, OUT buried integer)
+-- found dead, of their jobs how many went back and how many died, and how many
+-- leases could not be taken for an error, of which one is told.
+CREATE FUNCTION {schema}.recover(p_process uuid, p_orphans boolean, OUT dead integer, OUT requeued integer, OUT buried integer,
+	OUT refused integer, OUT reason text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -34,7 +36,7 @@ DECLARE
 	v_lease record;
 	v_jobs  record;
 BEGIN
-	dead := 0; requeued := 0; buried := 0;
+	dead := 0; requeued := 0; buried := 0; refused := 0;
 	IF NOT EXISTS (SELECT FROM processes p WHERE p.id = p_process AND p.steady_since <= clock_timestamp() - p.lease) THEN
 		RETURN;
 	END IF;
@@ -72,10 +74,11 @@ BEGIN
 			PERFORM settle(v_lease.owner, v_jobs.tokens, v_jobs.positions, v_jobs.ids, v_jobs.outcomes, '{}', v_jobs.codes, v_jobs.summaries);
 			buried := buried + v_jobs.buried;
 			requeued := requeued + cardinality(v_jobs.ids) - v_jobs.buried;
-		EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+		EXCEPTION WHEN OTHERS THEN
 			-- One bad lease must not keep the others: it stays, and the next
 			-- pass over orphans meets it again.
-			RAISE WARNING 'pawl: lease % cannot be recovered: %', v_lease.token, SQLERRM;
+			refused := refused + 1;
+			reason := format('lease %s: %s', v_lease.token, SQLERRM);
 		END;
 	END LOOP;
 	IF requeued > 0 THEN

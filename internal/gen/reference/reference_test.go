@@ -17,13 +17,19 @@ type repo struct {
 	dir string
 }
 
-func (r repo) git(args ...string) string {
-	r.t.Helper()
+// command is a git command with an identity of its own, since the machine may
+// have none.
+func (r repo) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.t.Context(), "git", args...)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.com")
-	out, err := cmd.CombinedOutput()
+	return cmd
+}
+
+func (r repo) git(args ...string) string {
+	r.t.Helper()
+	out, err := r.command(args...).CombinedOutput()
 	require.NoError(r.t, err, "git %s: %s", strings.Join(args, " "), out)
 	return strings.TrimSpace(string(out))
 }
@@ -147,9 +153,8 @@ func TestMergeBase(t *testing.T) {
 	r.requires("main", "")
 
 	// In the middle of a merge the other side counts, and after it.
-	cmd := exec.CommandContext(t.Context(), "git", "merge", "-q", "origin/main")
-	cmd.Dir = r.dir
-	require.Error(t, cmd.Run(), "a conflict was expected")
+	require.Error(t, r.command("merge", "-q", "origin/main").Run(), "a conflict was expected")
+	require.FileExists(t, filepath.Join(r.dir, ".git", "MERGE_HEAD"))
 	r.requires("later", "")
 	r.commit("merged")
 	r.requires("later", "")
