@@ -117,7 +117,7 @@ func Generate(ctx context.Context, dir string, patterns []string, opts Options) 
 		u := units[root]
 		u.reportUnknown(diags)
 		if u.diags.Empty() {
-			more, err := u.files()
+			more, err := u.files(ctx)
 			if err != nil {
 				return &Result{}, err
 			}

@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"context"
 	"go/ast"
 	"go/token"
 	"os"
@@ -185,8 +186,8 @@ func (u *unit) checkOldOutput() {
 
 // files returns what is to be on disk, but for errors that only generated code
 // shows.
-func (u *unit) files() ([]output.File, error) {
-	content, err := u.render()
+func (u *unit) files(ctx context.Context) ([]output.File, error) {
+	content, err := u.render(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -202,15 +203,20 @@ func (u *unit) files() ([]output.File, error) {
 
 // render returns the generated file, or nil where there is nothing to generate,
 // or not yet.
-func (u *unit) render() ([]byte, error) {
+func (u *unit) render(ctx context.Context) ([]byte, error) {
 	if len(u.tasks) == 0 || len(u.unknown) > 0 {
 		return nil, nil
 	}
 	own := u.ownNames()
-	content, err := render.File(&render.Package{
+	p := &render.Package{
 		Path: u.pkg.PkgPath, Name: u.pkg.Name, Tasks: u.tasks,
 		Taken: func(name string) bool { _, taken := own[name]; return taken },
-	})
+	}
+	var err error
+	if p.Gone, err = u.gone(ctx, render.Strangers(p)); err != nil {
+		return nil, err
+	}
+	content, err := render.File(p)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,13 @@ type Package struct {
 	Tasks      []*Task // sorted by name, at least one
 	// Taken reports names that the package declares itself.
 	Taken func(name string) bool
+	// Gone are packages that are no more. What encoded itself there is decoded as
+	// what is stored.
+	Gone map[string]bool
+}
+
+func (p *Package) speller() *speller {
+	return &speller{self: p.Path, taken: p.Taken, gone: p.Gone, named: map[string]string{}}
 }
 
 // File returns the generated file.
@@ -36,7 +43,7 @@ func File(p *Package) ([]byte, error) {
 			names[localArgs(v.Number)] = true
 		}
 	}
-	s := &speller{self: p.Path, taken: p.Taken, named: map[string]string{}}
+	s := p.speller()
 	packages := packagesOf(p.Tasks)
 
 	file.Comment("Stale code stops compiling here: run go generate.")

@@ -99,7 +99,7 @@ func (r *refReader) name(name string, encodesItself bool) (*jen.Statement, bool)
 	if pkg != nil {
 		pkgName = pkg.Name()
 	}
-	if !r.s.reaches(path, pkgName, name) {
+	if !r.s.reaches(path, pkgName, name) || r.s.gone[path] {
 		return nil, false
 	}
 	if pkg != nil && pkg.Complete() {

@@ -13,6 +13,7 @@ import (
 type speller struct {
 	self  string // the path of the file's own package
 	taken func(name string) bool
+	gone  map[string]bool   // packages that are no more
 	named map[string]string // packages: their names by their paths
 }
 
