@@ -22,6 +22,9 @@ import (
 
 const superuser = "postgres"
 
+// runLockTimeout is how long the lock of a server may take to become free.
+const runLockTimeout = 5 * time.Second
+
 const (
 	runLockName = "run.lock"
 	pidFile     = "data/postmaster.pid"
@@ -61,11 +64,15 @@ func (c *cluster) tool(ctx context.Context, log, lock *os.File, argv ...string) 
 }
 
 // runLock takes the lock of the server, which is free when no process of it is
-// left.
+// left. That takes a moment after the last one has ended: a child that this
+// process is forking meanwhile, for something else, has the lock too until it
+// becomes another program.
 func (c *cluster) runLock() (*os.File, error) {
-	lock, err := tryLock(c.file(runLockName))
-	if err == nil && lock == nil {
-		err = errors.New("the server runs already")
+	ctx, cancel := context.WithTimeout(context.Background(), runLockTimeout)
+	defer cancel()
+	lock, err := waitLock(ctx, c.file(runLockName))
+	if ctx.Err() != nil {
+		return nil, errors.New("the server runs already")
 	}
 	return lock, err
 }
