@@ -261,16 +261,16 @@ func TestAttemptsAtTheirEnd(t *testing.T) {
 	require.Equal(t, 32766, query[int](t, pool, `SELECT attempts FROM pawl.ready WHERE id = $1`, ids[1]))
 }
 
-// buffers is how many pages a claim of 20 touches.
-func buffers(t *testing.T, pool *pgxpool.Pool, owner uuid.UUID) int {
+// buffers is how many pages a claim of 20 touches that starts at the floor.
+func buffers(t *testing.T, pool *pgxpool.Pool, owner uuid.UUID, floor string) int {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer tx.Rollback(t.Context())
 	var plan []byte
 	require.NoError(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
-		SELECT * FROM pawl.claim($1, $2, $3, 'q', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'))`,
-		pgx.QueryExecModeSimpleProtocol, owner.String(), uuid.NewString(), uuid.NewString()).Scan(&plan))
+		SELECT * FROM pawl.claim($1, $2, $3, 'q', 20, '{7}', array_fill($4::timestamptz, '{4}'))`,
+		pgx.QueryExecModeSimpleProtocol, owner.String(), uuid.NewString(), uuid.NewString(), floor).Scan(&plan))
 	var nodes []struct {
 		Plan struct {
 			Hit  int     `json:"Shared Hit Blocks"`
@@ -301,7 +301,7 @@ func TestPlans(t *testing.T) {
 				exec(t, pool, `SELECT * FROM pawl.claim($1, $2, $3, 'q', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'))`, owner, uuid.New(), uuid.New())
 			}
 			enqueue(t, pool, 40)
-			small := buffers(t, pool, owner)
+			small := buffers(t, pool, owner, "-infinity")
 
 			fill := func(n int, change ...func(*store.Batch)) {
 				for range n / 10_000 {
@@ -313,7 +313,7 @@ func TestPlans(t *testing.T) {
 			for n := range queues {
 				enqueue(t, pool, 20_000/queues, queue(fmt.Sprintf("other%d", n)))
 			}
-			require.LessOrEqual(t, buffers(t, pool, owner), 2*small)
+			require.LessOrEqual(t, buffers(t, pool, owner, "-infinity"), 2*small)
 			require.Len(t, claim(t, s, owner, 20), 20)
 		})
 	}
@@ -352,4 +352,27 @@ func TestStatePlan(t *testing.T) {
 		}
 		require.Less(t, most, 100)
 	}
+}
+
+// What no claimer knows does not slow a claim: the floor has passed it.
+func TestStrandedPlan(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t, testdb.MaxConns(1))
+	s, err := store.Open(t.Context(), pool, store.DefaultSchema, 1)
+	require.NoError(t, err)
+	defer s.Close()
+	owner := register(t, s, time.Hour)
+	exec(t, pool, `VACUUM ANALYZE`)
+	enqueue(t, pool, 40)
+	small := buffers(t, pool, owner, "-infinity")
+	exec(t, pool, `DELETE FROM pawl.ready`)
+	for range 5 {
+		enqueue(t, pool, 10_000, func(b *store.Batch) { b.Capability = 99 })
+	}
+	claimed, err := s.Claim(t.Context(), &store.Claim{Owner: owner, Token: uuid.New(), Queue: "q", Limit: 20, Capabilities: []int64{capability}})
+	require.NoError(t, err)
+	require.Empty(t, claimed.Jobs)
+	enqueue(t, pool, 40)
+	require.LessOrEqual(t, buffers(t, pool, owner, claimed.At.Format(time.RFC3339Nano)), 2*small)
+	require.Equal(t, 50_000, query[int](t, pool, `SELECT count(*) FROM pawl.ready WHERE capability = 99 AND attempts = 0`))
 }
