@@ -81,6 +81,7 @@ func (s *settler) run(ctx context.Context, done <-chan struct{}) {
 				return
 			case <-done:
 				if len(s.endings) == 0 {
+					s.settleLater(ctx) // a last time
 					return
 				}
 				continue

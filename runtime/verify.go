@@ -197,21 +197,11 @@ func (v *verifier) look(x *store.Stored) error {
 	if !known {
 		return nil
 	}
-	if err := decode(row, x); err != nil {
+	if err := row.Decode(x.Version, x.Args); err != nil {
 		*failed++
 		if len(f.Failures) < maxFailures {
 			f.Failures = append(f.Failures, Failure{ID: x.ID, Err: err})
 		}
 	}
 	return nil
-}
-
-// decode decodes a payload. An upgrader is the user's code, and may panic.
-func decode(row dispatch.Row, x *store.Stored) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &panicError{value: r}
-		}
-	}()
-	return row.Decode(x.Version, x.Args)
 }

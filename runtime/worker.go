@@ -107,8 +107,9 @@ func (e *StillRunning) Error() string {
 // Run claims and runs jobs until ctx ends, then shuts down: it stops claiming,
 // waits for running handlers, ends their contexts with [task.ErrShutdown] at
 // the soft limit, and returns when they have returned and what they did is
-// saved, at the latest half a second after the hard limit. A drained shutdown returns nil; one
-// that ran into the hard limit returns a [*StillRunning], [ErrUnsaved] or both.
+// saved, at the latest half a second after the hard limit. A drained shutdown
+// returns nil; one that ran into the hard limit returns a [*StillRunning],
+// [ErrUnsaved] or both.
 //
 // It returns an error at once where the database cannot be reached or its
 // schema does not fit ([migrations.ErrBehind], [migrations.ErrNewer]). After

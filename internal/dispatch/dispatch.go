@@ -55,7 +55,8 @@ type Row struct {
 	// Run decodes the payload and calls the handler. A payload that cannot be
 	// decoded comes back as a [*DecodeError].
 	Run func(ctx context.Context, d *Delivery) error
-	// Decode only decodes a stored payload, upgraders included.
+	// Decode only decodes a stored payload, upgraders included. A panic of theirs
+	// is an error like any other.
 	Decode func(version int, raw []byte) error
 }
 
