@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // Policy is what the annotations of a declaration say about its attempts.
@@ -55,9 +56,30 @@ type Row struct {
 	// Run decodes the payload and calls the handler. A payload that cannot be
 	// decoded comes back as a [*DecodeError].
 	Run func(ctx context.Context, d *Delivery) error
+	// RunTx is Run for a handler that gets a transaction: it is called in place of
+	// Run where it is set. What it did in tx, with the end of the attempt, is
+	// committed by the runtime.
+	RunTx func(ctx context.Context, tx pgx.Tx, d *Delivery) error
+	// Isolation is that of RunTx's transaction.
+	Isolation pgx.TxIsoLevel
+	// Ordered says that jobs of the kind have an order key.
+	Ordered bool
+	// Registration is what the database has to know of the kind to enqueue it by
+	// plain SQL; nil for an old kind, which none enqueues.
+	Registration *Registration
 	// Decode only decodes a stored payload, upgraders included. A panic of theirs
 	// is an error like any other.
 	Decode func(version int, raw []byte) error
+}
+
+// Registration is what an enqueue by plain SQL takes from a kind's declaration.
+type Registration struct {
+	Priority          int16
+	Keyed             bool          // the kind declares idempotency, so such an enqueue needs a key
+	Keep              time.Duration // of keys; zero where the kind declares none
+	OrganizationField string        // in the payload's JSON; empty for none
+	Order             []string      // fields of the payload's JSON; nil for none
+	Shape             string        // the wire shape of the current version, as JSON
 }
 
 // DecodeError says that a stored payload could not be decoded. No retry can

@@ -3,19 +3,30 @@ package taskimpl
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/task"
 )
 
+// Handler is what generated code hands over for an ordinary task.
+type Handler[A any] = func(context.Context, *task.Job[A]) error
+
+// TxHandler is what generated code hands over for a transactional task.
+type TxHandler[A any] = func(context.Context, pgx.Tx, *task.Job[A]) error
+
 // Row connects a kind to a handler.
-func Row[A any](k *Kind[A], handle func(context.Context, *task.Job[A]) error) dispatch.Row {
-	versions := make([]dispatch.Version, len(k.Capabilities))
-	for i, c := range k.Capabilities {
-		versions[i] = dispatch.Version{Number: c.Version, Capability: int64(c.ID)}
-	}
-	r := row(k, k.Decode, handle)
-	r.Kind, r.Versions, r.Current = k.Name, versions, k.Version
-	return r
+func Row[A any](k *Kind[A], handle Handler[A]) dispatch.Row {
+	r := newRow(k)
+	r.run(k.Decode, handle)
+	return r.Row
+}
+
+// TxRow connects a kind to a handler that gets a transaction, which the runtime
+// commits together with the end of the attempt.
+func TxRow[A any](k *Kind[A], handle TxHandler[A]) dispatch.Row {
+	r := newRow(k)
+	r.runTx(k.Decode, handle)
+	return r.Row
 }
 
 // Alias is an old kind whose stored jobs a newer one takes over.
@@ -33,50 +44,102 @@ type AliasVersion struct {
 
 // AliasRow connects an old kind to the handler of the newer one. The handler
 // sees such a job under the kind and the version that are stored.
-func AliasRow[A any](a Alias, k *Kind[A], handle func(context.Context, *task.Job[A]) error) dispatch.Row {
+func AliasRow[A any](a Alias, k *Kind[A], handle Handler[A]) dispatch.Row {
+	r, decode := newAliasRow(a, k)
+	r.run(decode, handle)
+	return r.Row
+}
+
+// TxAliasRow is [AliasRow] for a handler that gets a transaction.
+func TxAliasRow[A any](a Alias, k *Kind[A], handle TxHandler[A]) dispatch.Row {
+	r, decode := newAliasRow(a, k)
+	r.runTx(decode, handle)
+	return r.Row
+}
+
+// row is a row in the making.
+type row[A any] struct{ dispatch.Row }
+
+func newRow[A any](k *Kind[A]) row[A] {
+	versions := make([]dispatch.Version, len(k.Capabilities))
+	for i, c := range k.Capabilities {
+		versions[i] = dispatch.Version{Number: c.Version, Capability: int64(c.ID)}
+	}
+	return row[A]{dispatch.Row{
+		Kind: k.Name, Queue: k.Queue, Policy: k.Policy, Versions: versions, Current: k.Version, Ordered: k.Order != nil, Isolation: k.Isolation,
+		Registration: &dispatch.Registration{
+			Priority: int16(k.Priority), Keyed: k.Key != nil, Keep: k.Keep,
+			OrganizationField: k.OrganizationField, Order: k.Order, Shape: k.Shape,
+		},
+	}}
+}
+
+func newAliasRow[A any](a Alias, k *Kind[A]) (row[A], decoder[A]) {
 	versions := make([]dispatch.Version, len(a.Versions))
 	as := make(map[int]int, len(a.Versions))
 	for i, v := range a.Versions {
 		versions[i] = dispatch.Version{Number: v.Version, Capability: int64(v.ID)}
 		as[v.Version] = v.As
 	}
-	r := row(k, func(version int, raw []byte) (A, error) {
+	r := row[A]{dispatch.Row{Kind: a.Kind, Queue: k.Queue, Policy: k.Policy, Versions: versions, Ordered: k.Order != nil, Isolation: k.Isolation}}
+	return r, func(version int, raw []byte) (A, error) {
 		number, ok := as[version]
 		if !ok {
 			var none A
 			return none, UnknownVersion(a.Kind, version)
 		}
 		return k.Decode(number, raw)
-	}, handle)
-	r.Kind, r.Versions = a.Kind, versions
-	return r
+	}
 }
 
-// row is a row that lacks what tells an old kind from a newer one.
-func row[A any](k *Kind[A], decode func(int, []byte) (A, error), handle func(context.Context, *task.Job[A]) error) dispatch.Row {
-	// Unmarshalers and upgraders are the application's, and what they cannot take
-	// today they cannot take tomorrow.
-	safely := func(version int, raw []byte) (args A, err error) {
-		defer recovered(&err)
-		return decode(version, raw)
+type decoder[A any] func(version int, raw []byte) (A, error)
+
+// safely decodes. Unmarshalers and upgraders are the application's, and what
+// they cannot take today they cannot take tomorrow.
+func (decode decoder[A]) safely(version int, raw []byte) (args A, err error) {
+	defer recovered(&err)
+	return decode(version, raw)
+}
+
+// job is the delivery as the handler sees it.
+func (decode decoder[A]) job(d *dispatch.Delivery) (*task.Job[A], error) {
+	args, err := decode.safely(d.Version, d.Args)
+	if err != nil {
+		return nil, &dispatch.DecodeError{Kind: d.Kind, Version: d.Version, Err: err}
 	}
-	return dispatch.Row{
-		Queue: k.Queue, Policy: k.Policy,
-		Decode: func(version int, raw []byte) error {
-			_, err := safely(version, raw)
+	return &task.Job[A]{
+		ID: d.ID, Kind: d.Kind, Queue: d.Queue, OrganizationID: d.OrganizationID,
+		Version: d.Version, Attempt: d.Attempt, MaxAttempts: d.MaxAttempts,
+		EnqueuedAt: d.EnqueuedAt, RunAt: d.RunAt, Args: args,
+	}, nil
+}
+
+func (r *row[A]) decodes(decode decoder[A]) {
+	r.Decode = func(version int, raw []byte) error {
+		_, err := decode.safely(version, raw)
+		return err
+	}
+}
+
+func (r *row[A]) run(decode decoder[A], handle Handler[A]) {
+	r.decodes(decode)
+	r.Run = func(ctx context.Context, d *dispatch.Delivery) error {
+		job, err := decode.job(d)
+		if err != nil {
 			return err
-		},
-		Run: func(ctx context.Context, d *dispatch.Delivery) error {
-			args, err := safely(d.Version, d.Args)
-			if err != nil {
-				return &dispatch.DecodeError{Kind: d.Kind, Version: d.Version, Err: err}
-			}
-			return handle(ctx, &task.Job[A]{
-				ID: d.ID, Kind: d.Kind, Queue: d.Queue, OrganizationID: d.OrganizationID,
-				Version: d.Version, Attempt: d.Attempt, MaxAttempts: d.MaxAttempts,
-				EnqueuedAt: d.EnqueuedAt, RunAt: d.RunAt, Args: args,
-			})
-		},
+		}
+		return handle(ctx, job)
+	}
+}
+
+func (r *row[A]) runTx(decode decoder[A], handle TxHandler[A]) {
+	r.decodes(decode)
+	r.RunTx = func(ctx context.Context, tx pgx.Tx, d *dispatch.Delivery) error {
+		job, err := decode.job(d)
+		if err != nil {
+			return err
+		}
+		return handle(ctx, tx, job)
 	}
 }
 

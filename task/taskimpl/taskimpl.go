@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/task"
 )
@@ -46,6 +47,19 @@ type Kind[A any] struct {
 	// Organization returns the tenant; nil where the kind declares none. Its
 	// error is that of a marshaler of the application's.
 	Organization func(*A) (string, error)
+	// OrganizationField is the name of that field in the payload's JSON, for
+	// callers that are not Go; empty where the kind declares none.
+	OrganizationField string
+	// Order names the fields of the payload's JSON whose equal values make jobs
+	// run one at a time, in the order of their enqueue; nil where the kind
+	// declares none.
+	Order []string
+	// Isolation is that of the transaction which a handler of [TxRow] gets; empty
+	// for READ COMMITTED.
+	Isolation pgx.TxIsoLevel
+	// Shape is the wire shape of the current version, as the lock spells it:
+	// what the database holds the arguments of plain SQL against.
+	Shape string
 	// Decode turns a stored payload of any known version into the current type.
 	Decode func(version int, raw []byte) (A, error)
 }
