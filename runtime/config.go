@@ -2,14 +2,18 @@ package runtime
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/task"
@@ -58,6 +62,11 @@ type Config struct {
 	Poll time.Duration
 	// PollOnly does without LISTEN, for a database behind a transaction pooler.
 	PollOnly bool
+	// Listen is how the listener connects where the pool's connections go through
+	// a transaction pooler, which cannot listen: a direct connection to the same
+	// database, from [pgx.ParseConfig]. It connects as the pool does where nil.
+	// The pool's BeforeConnect is called for it too.
+	Listen *pgx.ConnConfig
 
 	// SoftLimit is how long a shutdown waits for running handlers before it
 	// ends their contexts; 20 s where zero.
@@ -99,6 +108,15 @@ func (c Config) withDefaults() (Config, error) {
 			return c, wrong("%s is %v: use a millisecond or more", d.name, d.value)
 		}
 	}
+	if c.Listen != nil {
+		if c.PollOnly {
+			return c, wrong("Listen is set, and PollOnly too: PollOnly does without a listener")
+		}
+		if !parsed(c.Listen) {
+			return c, wrong("Listen was not made by pgx.ParseConfig, which it has to be")
+		}
+		c.Listen = c.Listen.Copy()
+	}
 	if c.Heartbeat > c.Lease/2 {
 		return c, wrong("Heartbeat is %v, more than half of the lease of %v: one late heartbeat would lose every lease", c.Heartbeat, c.Lease)
 	}
@@ -106,6 +124,20 @@ func (c Config) withDefaults() (Config, error) {
 		return c, wrong("HardLimit %v is before SoftLimit %v", c.HardLimit, c.SoftLimit)
 	}
 	return c, nil
+}
+
+// parsed says whether a configuration comes from its parser. The driver panics
+// where it does not, which must not happen in a goroutine of the worker.
+func parsed(c *pgx.ConnConfig) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	c = c.Copy()
+	c.Tracer = nil
+	c.LookupFunc = func(context.Context, string) ([]string, error) { return nil, context.Canceled }
+	c.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, context.Canceled }
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _ = pgx.ConnectConfig(ctx, c) // gets no further than to that check
+	return true
 }
 
 func wrong(format string, args ...any) error {

@@ -79,7 +79,7 @@ func (w *Worker) reconcile(ctx context.Context, process uuid.UUID) {
 		jobs, err = w.store.ReleaseLeases(ctx, process, unknown...)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.log.Warn("cannot look for lost claims", "error", err)
+		w.warn("sweeper", "cannot look for lost claims", err)
 	}
 	if jobs > 0 {
 		w.log.Warn("gave back what claims had taken whose answer was lost", "jobs", jobs)

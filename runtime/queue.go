@@ -336,7 +336,7 @@ func (q *queue) claimFailed(err error) {
 	if answered && pgErr.Code == store.NotRegistered { // the keeper will notice, and says so
 		return
 	}
-	q.w.log.Warn("claim failed", "queue", q.name, "error", err)
+	q.w.warn("queue "+q.name, "claim failed", err, "queue", q.name)
 	// An error of the statement means that nothing was taken. A fatal one is the
 	// end of the connection, and can come after the commit.
 	if pgconn.SafeToRetry(err) || answered && pgErr.SeverityUnlocalized == "ERROR" {

@@ -49,6 +49,7 @@ func (k *keeper) set(s *session) {
 	close(k.changed)
 	k.changed = make(chan struct{})
 	k.mu.Unlock()
+	k.w.health.contact.Store(s != nil)
 	if old != nil {
 		old.end(task.ErrLeaseLost)
 	}
@@ -87,6 +88,7 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
 	// others may begin.
 	limit := w.config.Lease - w.config.Lease/10
 	s := k.begin(process)
+	failing := false
 	timer := time.NewTimer(w.config.Heartbeat)
 	defer timer.Stop()
 	for {
@@ -95,6 +97,7 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
 			return
 		case <-timer.C:
 		}
+		w.health.keeper.tick()
 		sent := time.Now()
 		budget := w.config.Heartbeat
 		if s != nil {
@@ -105,22 +108,30 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			w.log.Warn("heartbeat failed", "error", err, "since_contact", time.Since(safe))
+			failing = true
+			w.warn("keeper", "heartbeat failed", err, "since_contact", time.Since(safe))
 		case alive:
 			safe = sent
+			if failing {
+				failing = false
+				signal(w.contact)
+			}
 			if s == nil { // back in time: the leases were never taken
 				s = k.begin(process)
 			}
 		default:
-			w.log.Error("all leases are lost: the process's row is gone")
+			w.error("keeper", "all leases are lost: the process's row is gone", nil)
 			if s != nil {
 				w.counters.leasesLost.Add(1)
 			}
 			k.set(nil)
 			s = nil
 			var id uuid.UUID
-			if id, err = k.register(ctx); err != nil {
-				w.log.Warn("cannot register again", "error", err)
+			registering, cancel := context.WithTimeout(ctx, w.config.Heartbeat)
+			id, err = k.register(registering)
+			cancel()
+			if err != nil {
+				w.warn("keeper", "cannot register again", err)
 			} else {
 				process, safe = id, sent
 				s = k.begin(process)

@@ -114,8 +114,8 @@ func (s *settler) settleLater(ctx context.Context) {
 	s.later = nil
 	s.settleAll(ctx, refused)
 	if n := len(s.later); n > 0 {
-		s.w.log.Error("the database refuses the ends of attempts; their jobs stay leased, and it is tried again",
-			"attempts", n, "error", s.laterErr, "again_in", settleAgain)
+		s.w.error("settler", "the database refuses the ends of attempts; their jobs stay leased, and it is tried again",
+			s.laterErr, "attempts", n, "again_in", settleAgain)
 	}
 }
 
@@ -174,7 +174,7 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 			// Too many: from here on new ones wait too, and with them their slots.
 		}
 		unsure = unsure || !pgconn.SafeToRetry(err)
-		s.w.log.Warn("settlement failed, trying again", "jobs", len(endings), "error", err)
+		s.w.warn("settler", "settlement failed, trying again", err, "jobs", len(endings))
 		select {
 		case <-ctx.Done():
 			s.unsaved += len(endings)

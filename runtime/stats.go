@@ -34,6 +34,8 @@ type Stats struct {
 	Reconnects int64 // of the listener
 	Listening  bool
 
+	LogPanics int64 // panics of the logger's handler, whose records are lost
+
 	Running int64 // handlers, now
 	Stuck   int64 // handlers that ignore the end of their context, now
 
@@ -55,7 +57,7 @@ type counters struct {
 	leasesLost, expirations, recovered, buried, settleErrors             atomic.Int64
 	stranded, wakeups, reconnects                                        atomic.Int64
 	listening                                                            atomic.Bool
-	running, stuck                                                       atomic.Int64
+	logPanics, running, stuck                                            atomic.Int64
 }
 
 // Stats returns what the worker has counted so far. It is cheap and safe to
@@ -71,7 +73,8 @@ func (w *Worker) Stats() Stats {
 		SettleErrors: c.settleErrors.Load(),
 		Stranded:     c.stranded.Load(),
 		Wakeups:      c.wakeups.Load(), Reconnects: c.reconnects.Load(), Listening: c.listening.Load(),
-		Running: c.running.Load(), Stuck: c.stuck.Load(),
+		LogPanics: c.logPanics.Load(),
+		Running:   c.running.Load(), Stuck: c.stuck.Load(),
 		Queues: make(map[string]QueueStats, len(w.queues)),
 	}
 	for _, q := range w.queues {

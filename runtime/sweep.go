@@ -32,6 +32,7 @@ func (w *Worker) sweep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		w.health.sweeper.tick()
 		if process, ok := w.keeper.process(); ok {
 			alsoOrphans := time.Since(orphans) >= orphanEvery
 			if alsoOrphans {
@@ -65,7 +66,7 @@ func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) b
 	r, err := w.store.Recover(ctx, process, orphans)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn("cannot look for dead processes", "error", err)
+			w.warn("sweeper", "cannot look for dead processes", err)
 		}
 		return false
 	}
@@ -73,7 +74,7 @@ func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) b
 		w.log.Warn("took the jobs of dead processes", "processes", r.Dead, "requeued", r.Requeued, "dead_letters", r.Buried)
 	}
 	if r.Refused > 0 {
-		w.log.Error("the database refuses to give back jobs of dead processes; they are tried again", "leases", r.Refused, "error", r.Reason)
+		w.error("sweeper", "the database refuses to give back jobs of dead processes; they are tried again", nil, "leases", r.Refused, "error", r.Reason)
 	}
 	w.counters.expirations.Add(int64(r.Dead))
 	w.counters.recovered.Add(int64(r.Requeued))
@@ -92,7 +93,7 @@ func (w *Worker) countStranded(ctx context.Context) {
 	all, err := w.store.Stranded(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn("cannot look for stranded jobs", "error", err)
+			w.warn("sweeper", "cannot look for stranded jobs", err)
 		}
 		return
 	}
@@ -110,7 +111,7 @@ func (w *Worker) ensureDays(ctx context.Context) error {
 	defer cancel()
 	err := w.store.EnsureDays(ctx, daysAhead)
 	if err != nil && ctx.Err() == nil {
-		w.log.Warn("cannot make the partitions of the days to come; enqueues make them as they need them", "error", err)
+		w.warn("sweeper", "cannot make the partitions of the days to come; enqueues make them as they need them", err)
 	}
 	return err
 }

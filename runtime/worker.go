@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +17,6 @@ import (
 	"github.com/pawlgo/pawl/migrations"
 	"github.com/pawlgo/pawl/task"
 )
-
-type logger = *slog.Logger
 
 // Worker claims jobs and runs their handlers. Make it with [New].
 type Worker struct {
@@ -40,6 +37,9 @@ type Worker struct {
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
 	counters counters
+	repeats  repeats
+	health   health
+	contact  chan struct{} // the database answers again
 }
 
 // New makes a worker for the tables of the configuration. The pool is the
@@ -59,7 +59,9 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{config: config, user: pool, log: config.Logger, suspect: make(chan struct{}, 1), stopped: make(chan struct{})}
+	w := &Worker{config: config, user: pool, suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
+	w.log = guard(config.Logger, &w.counters.logPanics)
+	w.health.init(&config)
 	w.suspect <- struct{}{}
 	for _, s := range served {
 		w.queues = append(w.queues, newQueue(w, s))
@@ -73,6 +75,9 @@ var ErrAlreadyRun = errors.New("the worker has run before: make a new one")
 // lastWords is how long a shutdown that has used up its limit may still take to
 // save what it can.
 const lastWords = 500 * time.Millisecond
+
+// startTimeout bounds what Run asks the database before its loops begin.
+const startTimeout = 30 * time.Second
 
 // ErrUnsaved says that a shutdown could not save how some attempts ended, since
 // the database did not answer before the hard limit. Their jobs are left to
@@ -118,18 +123,21 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return ErrAlreadyRun
 	}
+	defer w.health.phase.Store(phaseReturned)
 	schema := cmp.Or(w.config.Schema, store.DefaultSchema)
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
-	// At most one statement at a time for each queue, the keeper, the settler
-	// and the sweeper, so none of them ever waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+3))
+	// At most one statement at a time for each queue, the keeper, the settler,
+	// the sweeper and the listener, so none of them ever waits for a connection.
+	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+4))
 	if err != nil {
 		return err
 	}
 	defer st.Close()
 	w.store = st
-	if err := migrations.Check(ctx, st.DB(), migrations.Options{Schema: schema}); err != nil {
+	starting, started := context.WithTimeout(ctx, startTimeout)
+	defer started()
+	if err := migrations.Check(starting, st.DB(), migrations.Options{Schema: schema}); err != nil {
 		return err
 	}
 
@@ -140,10 +148,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.keeper, w.settler, w.attempts = newKeeper(w, handlers), newSettler(w), newRunning()
 
 	sent := time.Now()
-	process, err := w.keeper.register(ctx)
+	process, err := w.keeper.register(starting)
 	if err != nil {
 		return fmt.Errorf("register the process: %w", err)
 	}
+	w.health.serve()
 
 	var loops, helpers, settling sync.WaitGroup
 	helpers.Go(func() { w.keeper.run(services, process, sent) })
@@ -160,6 +169,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	began := time.Now()
+	w.health.phase.Store(phaseStopping)
 	w.log.Info("worker shutting down", "running", w.counters.running.Load())
 	loops.Wait()
 	left := w.drain(began, endHandlers)

@@ -5,17 +5,31 @@
 // It imports neither task nor runtime. Enqueue goes through the caller's
 // transaction; everything else goes through a [Store]'s own small pool, in
 // transactions that say their isolation whatever the role's default is: READ
-// COMMITTED, but for the one long reading.
+// COMMITTED, but for the one long reading. Where the server, the database or the
+// role is set to be read-only they obey.
 package store
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// connectTimeout bounds a connection attempt to one address where the user's
+	// configuration does not. The pool would give it two minutes, and the place
+	// of a connection with them.
+	connectTimeout = 5 * time.Second
+	// closeTimeout is how long connections may take to end politely.
+	closeTimeout = time.Second
 )
 
 // DefaultSchema is where Pawl's tables are unless the user chooses otherwise.
@@ -34,15 +48,33 @@ func quote(schema string) string { return pgx.Identifier{schema}.Sanitize() }
 // concurrent use.
 type Store struct {
 	pool    *pgxpool.Pool
+	sockets *sockets
 	schema  string // quoted
 	channel string
+	moves   atomic.Int64 // how often a server turned out to be of no use any more
 }
 
-// Open makes a store for a schema with a pool of at most conns connections,
+// Open makes a store for a schema with a pool for conns statements at a time,
 // configured as the user's pool is. No connection is made yet.
 func Open(ctx context.Context, user *pgxpool.Pool, schema string, conns int32) (*Store, error) {
 	config := user.Config() // a copy
-	config.MaxConns, config.MinConns, config.MinIdleConns = conns, 0, 0
+	// A connection that is given up keeps its place until the driver has let go
+	// of it, so there are as many places again.
+	config.MaxConns, config.MinConns, config.MinIdleConns = 2*conns, 0, 0
+	if config.ConnConfig.ConnectTimeout <= 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	sockets := newSockets()
+	before := config.BeforeConnect
+	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
+		if before != nil {
+			if err := before(ctx, c); err != nil {
+				return err
+			}
+		}
+		c.DialFunc = sockets.through(c.DialFunc)
+		return nil
+	}
 	switch config.ConnConfig.DefaultQueryExecMode {
 	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
 		// Those cannot encode arrays of uuids, since they never ask the server
@@ -53,11 +85,17 @@ func Open(ctx context.Context, user *pgxpool.Pool, schema string, conns int32) (
 	if err != nil {
 		return nil, fmt.Errorf("open the runtime's own pool: %w", err)
 	}
-	return &Store{pool: pool, schema: quote(schema), channel: Channel(schema)}, nil
+	return &Store{pool: pool, sockets: sockets, schema: quote(schema), channel: Channel(schema)}, nil
 }
 
-// Close closes the store's connections.
-func (s *Store) Close() { s.pool.Close() }
+// Close closes the store's connections, and returns in little more than a
+// second even where the database is silent.
+func (s *Store) Close() {
+	timer := time.AfterFunc(closeTimeout, s.sockets.cut)
+	defer timer.Stop()
+	s.pool.Close()
+	s.sockets.cut()
+}
 
 // DB is the store's pool, for checks that belong to other packages.
 func (s *Store) DB() *pgxpool.Pool { return s.pool }
@@ -72,10 +110,14 @@ func (s *Store) call(ctx context.Context, sql string, args []any, read func(pgx.
 	}
 	defer conn.Release()
 	batch := &pgx.Batch{}
-	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 	batch.Queue(sql, args...).Query(read)
 	batch.Queue("COMMIT")
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		if unfit(err) {
+			s.leave(ctx, conn.Conn())
+			return err
+		}
 		// The connection may stand in an open or failed transaction; where it
 		// cannot be ended, Release destroys the connection.
 		if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
@@ -84,6 +126,39 @@ func (s *Store) call(ctx context.Context, sql string, args []any, read func(pgx.
 		return err
 	}
 	return nil
+}
+
+// unfit says that the server has answered and is of no use: it is read-only,
+// since a failover made another one the primary or somebody set it so, or it
+// goes down or comes up.
+func unfit(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return false
+	}
+	switch pgErr.Code {
+	case "25006", // read_only_sql_transaction
+		"57P01", // admin_shutdown
+		"57P02", // crash_shutdown
+		"57P03": // cannot_connect_now
+		return true
+	}
+	return false
+}
+
+// leave gives up the connections to a server that is of no use, so that the next
+// statement connects anew, to wherever that leads by then. A connection would
+// never find out by itself that the primary is elsewhere now.
+func (s *Store) leave(ctx context.Context, conn *pgx.Conn) {
+	_ = conn.Close(ctx) // its release takes it out of the pool
+	s.pool.Reset()      // the others lead to the same server, or soon will
+	s.moves.Add(1)
+}
+
+// drain reads nothing.
+func drain(rows pgx.Rows) error {
+	rows.Close()
+	return rows.Err()
 }
 
 // callRow is call for a statement of exactly one row.
