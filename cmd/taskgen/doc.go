@@ -42,7 +42,10 @@
 //	const QueueWebhooks = "webhooks"
 //	const KindSendWebhook = "send_webhook"
 //
-// A task without a handler, or with one for another payload, does not compile.
+// A task without a handler, or with one for another payload, does not compile. The
+// methods of a declaration are taskgen's as well: it has TaskKind, for tests, and
+// none of yours.
+//
 // Commit the file, and task.lock.json beside it: the packages that use the one are
 // built without taskgen, and the other is what the next change is compared with.
 //
@@ -78,6 +81,20 @@
 //	                              or String. The empty string, the zero UUID and
 //	                              the zero value of a type with such a method are
 //	                              no tenant. Default: none.
+//	//task:order fields=A,B       Jobs with equal values in these fields of the
+//	                              payload run one at a time, in the order of their
+//	                              enqueue. A retry holds those behind it; a dead
+//	                              letter or a cancellation lets them go. The fields
+//	                              are members of the payload's JSON, of its own or
+//	                              of structs that it embeds. Their order counts: B,A
+//	                              is another key. Default: none.
+//	//task:transactional isolation=LEVEL
+//	                              The handler gets a transaction, tx pgx.Tx, before
+//	                              its job. What it writes there, what it enqueues
+//	                              there and the end of the attempt commit together.
+//	                              The level is read_committed, repeatable_read or
+//	                              serializable, and read_committed where the line
+//	                              stops before it. Default: no transaction.
 //	//task:accept "REASON" rule=ID path=PATH
 //	                              Overrides the verdict of one rule on one change
 //	                              of the payload, where the author knows better.
@@ -134,7 +151,9 @@
 // is to be named: taskgen -against origin/release.
 //
 // Some changes are about more than the payload. The fields of the idempotency key
-// and how they are encoded stay as they are, unless that is accepted. A kind that
+// and how they are encoded stay as they are, unless that is accepted, and so do
+// those of the order key: while jobs of both are there, those with the old key and
+// those with the new would not wait for each other. A kind that
 // is gone while another is new is taken for a rename by mistake, until //task:alias
 // or taskgen retire says which it is. A task that is removed while no kind is new
 // gets tombstones in the lock: its numbers are never used again. Two packages of

@@ -106,11 +106,11 @@ func reverse(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// replace replaces each old text in a file by a new one: replace file old new.
+// replace replaces old texts in a file by new ones: replace file old new ...
 // The texts are in the syntax of Go's double-quoted strings.
 func replace(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 3 {
-		ts.Fatalf("usage: replace file old new")
+	if len(args) < 3 || len(args)%2 == 0 {
+		ts.Fatalf("usage: replace file old new ...")
 	}
 	for i := range args[1:] {
 		text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[1+i], `"`, `\"`) + `"`)
@@ -118,8 +118,11 @@ func replace(ts *testscript.TestScript, _ bool, args []string) {
 		args[1+i] = text
 	}
 	content := ts.ReadFile(args[0])
-	if !strings.Contains(content, args[1]) {
-		ts.Fatalf("%s does not contain %q", args[0], args[1])
+	for pair := range slices.Chunk(args[1:], 2) {
+		if !strings.Contains(content, pair[0]) {
+			ts.Fatalf("%s does not contain %q", args[0], pair[0])
+		}
+		content = strings.ReplaceAll(content, pair[0], pair[1])
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(content, args[1], args[2])), 0o666))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(content), 0o666))
 }

@@ -42,7 +42,14 @@ var kindSendReceipt = taskimpl.Kind[SendReceiptArgs]{
 		return []any{&args.OrderID}
 	},
 	Keep:   72 * time.Hour,
+	Shape:  `{"root":{"kind":"struct","ref":"SendReceiptArgs"},"structs":{"SendReceiptArgs":[{"json":"order_id","go":"OrderID","type":{"kind":"int64"}},{"json":"to","go":"To","type":{"kind":"string"}}]}}`,
 	Decode: decodeSendReceipt,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [SendReceipt], with the type of its payload.
+func (SendReceipt) TaskKind() *taskimpl.Kind[SendReceiptArgs] {
+	return &kindSendReceipt
 }
 
 // EnqueueSendReceipt stores one job of [SendReceipt] in tx. It runs once tx

@@ -199,6 +199,12 @@ func (u *unit) shapes(modules func(string) string) []evolve.Task {
 				task.Identity.Organization = new(u.identityField(t, s, *t.Policy.Organization))
 			}
 		}
+		if len(t.Order) > 0 {
+			task.Order = &lock.Identity{}
+			for _, member := range t.Order {
+				task.Order.Fields = append(task.Order.Fields, lock.IdentityField{Field: member, Wire: s.Member(member)})
+			}
+		}
 		all = append(all, task)
 	}
 	return all
@@ -242,6 +248,10 @@ func (u *unit) problem(list *diag.List, p evolve.Problem) {
 	case evolve.AtIdentity:
 		if len(t.Policy.Fields) > 0 {
 			pos = t.Policy.Fields[0].Pos
+		}
+	case evolve.AtOrder:
+		if len(t.Policy.Order) > 0 {
+			pos = t.Policy.Order[0].Pos
 		}
 	case evolve.AtPayload:
 		pos = u.locate(t.Args, p.Path, t.NamePos)

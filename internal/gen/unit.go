@@ -101,10 +101,24 @@ func (u *unit) check() {
 				u.fieldErrorf(f, "%s", message)
 			}
 		}
+		u.order(t)
 		u.organization(t)
 	}
 	u.checkKinds()
 	u.checkOldOutput()
+}
+
+// order finds the members of the stored JSON that the order key is made from: the
+// database makes it, so that plain SQL gets the same.
+func (u *unit) order(t *render.Task) {
+	for _, f := range t.Policy.Order {
+		member, message := u.checker.Member(t.Args, f.Name)
+		if message != "" {
+			u.fieldErrorf(f, "%s", message)
+			continue
+		}
+		t.Order = append(t.Order, member)
+	}
 }
 
 func (u *unit) organization(t *render.Task) {
@@ -121,6 +135,9 @@ func (u *unit) organization(t *render.Task) {
 	if t.Organization, ok = payload.Organization(typ); !ok {
 		u.fieldErrorf(*f, "%s is of the type %s, which names no organization: use a string, an integer, a uuid.UUID, or a type with MarshalText or String",
 			f.Name, u.checker.TypeName(typ))
+	}
+	if payload.StoredAs(typ, t.Organization) {
+		t.OrganizationField, _ = u.checker.Member(t.Args, f.Name)
 	}
 }
 

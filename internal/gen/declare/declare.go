@@ -12,6 +12,7 @@ import (
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/directive"
 	"github.com/pawlgo/pawl/internal/gen/load"
+	"github.com/pawlgo/pawl/internal/gen/render"
 	"golang.org/x/tools/go/packages"
 )
 
@@ -111,6 +112,8 @@ func (f *finder) typeSpec(gen *ast.GenDecl, spec *ast.TypeSpec) {
 			f.errorf(field.Type.Pos(), "embed %s in %s by value, not by pointer", types.ExprString(expr), name)
 		case embedded != nil:
 			f.errorf(field.Type.Pos(), "%s embeds two tasks: declare one struct for each", name)
+		case embeddedName(expr) == render.KindMethod:
+			f.errorf(field.Type.Pos(), "%s embeds a task under the name %s, which taskgen gives to a method: embed task.Task itself", name, render.KindMethod)
 		}
 		if embedded == nil {
 			embedded = field
@@ -194,6 +197,18 @@ func (f *finder) payload(expr ast.Expr) (types.Type, token.Pos) {
 	return t, index.Pos()
 }
 
+// embeddedName returns the name of a field that embeds expr.
+func embeddedName(expr ast.Expr) string {
+	x, _ := splitIndex(expr)
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return x.Sel.Name
+	}
+	return ""
+}
+
 func splitIndex(expr ast.Expr) (x, index ast.Expr) {
 	if e, ok := ast.Unparen(expr).(*ast.IndexExpr); ok {
 		return e.X, e.Index
@@ -229,8 +244,15 @@ func (f *finder) insideFunctions(file *ast.File) {
 	}
 }
 
-// methods adds an error for each method of the user's on a task.
+// methods adds an error for each method of the user's on a task. What taskgen has
+// written before may still be there in a file of another name.
 func (f *finder) methods() {
+	isOurs := func(method *types.Func) bool {
+		i := slices.IndexFunc(f.pkg.Syntax, func(file *ast.File) bool {
+			return file.FileStart <= method.Pos() && method.Pos() < file.FileEnd
+		})
+		return method.Name() == render.KindMethod && i >= 0 && ast.IsGenerated(f.pkg.Syntax[i])
+	}
 	for _, t := range f.tasks {
 		obj, ok := f.info.Defs[t.Spec.Name].(*types.TypeName)
 		if !ok {
@@ -241,6 +263,9 @@ func (f *finder) methods() {
 			continue
 		}
 		for method := range named.Methods() {
+			if isOurs(method) {
+				continue
+			}
 			f.errorf(method.Pos(), "%s has a method %s: a task is a declaration and never a value", t.Name, method.Name())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,10 @@ type Policy struct {
 	Keep         time.Duration
 	Organization *Field
 
+	Order         []Field // of the order key; a change of their order makes another key
+	Transactional bool
+	Isolation     string // of the handler's transaction; empty where it gets none
+
 	Aliases []Alias  // in the order of the source
 	Accepts []Accept // likewise
 }
@@ -66,7 +71,10 @@ const nameGrammar = `[a-z][a-z0-9_]{0,62}`
 
 var namePattern = regexp.MustCompile(`^` + nameGrammar + `$`)
 
-var priorities = []string{"low", "normal", "high", "urgent"}
+var (
+	priorities = []string{"low", "normal", "high", "urgent"}
+	isolations = []string{"read_committed", "repeatable_read", "serializable"}
+)
 
 func defaults() Policy {
 	return Policy{
@@ -328,6 +336,23 @@ func (r *reader) organization(a args) {
 		return
 	}
 	r.policy.Organization = &Field{a.value.text, a.value.pos}
+}
+
+func (r *reader) order(a args) {
+	r.policy.Order = r.fields(a.keys["fields"])
+}
+
+func (r *reader) transactional(a args) {
+	r.policy.Transactional, r.policy.Isolation = true, isolations[0]
+	w, given := a.keys["isolation"]
+	switch {
+	case !given:
+	case slices.Contains(isolations, w.text):
+		r.policy.Isolation = w.text
+	default:
+		r.Errorf(w.pos, "isolation=%s is no isolation level%s; there are %s", w.text,
+			suggest.DidYouMean(w.text, isolations), strings.Join(isolations, ", "))
+	}
 }
 
 func (r *reader) duration(w word, what string) (time.Duration, bool) {

@@ -17,6 +17,7 @@ type Spec struct {
 	Value   string   // what its one value is called; empty where it takes keys alone
 	Keys    []string // in the order of the documentation
 	Quoted  bool     // the value stands in double quotes, and keys follow
+	Bare    bool     // it may stand without any key
 	Repeats bool     // it may stand more than once
 	Meaning string   // for the command's help
 	Default string   // likewise
@@ -44,6 +45,11 @@ func Specs() []Spec {
 			Default: "none"},
 		{Name: "organization", Value: "FIELD", set: (*reader).organization,
 			Meaning: "the field of the payload that names the tenant", Default: "none"},
+		{Name: "order", Keys: []string{"fields"}, set: (*reader).order,
+			Meaning: "jobs of equal values of these fields run one at a time, in the order of their enqueue", Default: "none"},
+		{Name: "transactional", Keys: []string{"isolation"}, Bare: true, set: (*reader).transactional,
+			Meaning: "the handler gets a transaction, which commits together with the end of the attempt",
+			Default: "off; isolation=read_committed"},
 		{Name: "accept", Value: `"REASON"`, Keys: []string{"rule", "path"}, Quoted: true, Repeats: true, set: (*reader).accept,
 			Meaning: "overrides the verdict on one change of the payload, and says why; repeatable", Default: "none"},
 	}
@@ -56,7 +62,11 @@ func (s Spec) Usage() string {
 		usage += " " + s.Value
 	}
 	for _, key := range s.Keys {
-		usage += " " + key + "="
+		if s.Bare {
+			usage += " [" + key + "=]"
+		} else {
+			usage += " " + key + "="
+		}
 	}
 	return usage
 }

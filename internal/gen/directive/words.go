@@ -63,6 +63,9 @@ func (r *reader) quoted(s Spec, d ast.Directive) (value word, rest []word, ok bo
 // worth a look at their values.
 func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 	a := args{pos: d.Slash, keys: map[string]word{}}
+	if d.Args == "" && s.Bare {
+		return a, true
+	}
 	if d.Args == "" {
 		r.Errorf(d.Slash, "//task:%s is empty: write %s", s.Name, s.Usage())
 		return a, false

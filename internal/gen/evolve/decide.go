@@ -20,6 +20,8 @@ type Task struct {
 	Shape   *shape.Shape
 	// Identity is what its idempotency key is made from, or nil.
 	Identity *lock.Identity
+	// Order is what its order key is made from, or nil.
+	Order *lock.Identity
 	// Declares reports whether the package declares something of that name.
 	Declares func(name string) bool
 	// Field identifies the field in the source that a path of the payload leads to,
@@ -76,6 +78,7 @@ const (
 	AtAcceptPath              // its path
 	AtPayload                 // a path in the payload
 	AtIdentity                // the fields of the idempotency key
+	AtOrder                   // the fields of the order key
 )
 
 // Decide decides which versions each task has.
@@ -204,7 +207,7 @@ func (d *decisions) task(i int) {
 	}
 	kind := &lock.Kind{
 		Task: t.Name, Versions: map[int]*lock.Version{}, Retired: h.retired,
-		Reserved: map[string]rules.Reserved{}, Identity: t.Identity,
+		Reserved: map[string]rules.Reserved{}, Identity: t.Identity, Order: t.Order,
 	}
 	var before *lock.Kind
 	if h.of != "" {
@@ -215,7 +218,8 @@ func (d *decisions) task(i int) {
 	a := &acceptances{d: d, task: i, before: kind.Accepted, matched: make([]bool, len(t.Accepts))}
 	number := d.number(i, h, kind, a)
 	if before != nil && len(h.live) > 0 {
-		d.identity(i, before, a)
+		d.key(i, idempotencyKey, before.Identity, t.Identity, a)
+		d.key(i, orderKey, before.Order, t.Order, a)
 	}
 	kind.Accepted = a.finish()
 

@@ -45,6 +45,8 @@ func (t Task) accept(reason, rule, path string) Task {
 
 func (t Task) key(fields ...string) Task { t.Identity = identity(fields...); return t }
 
+func (t Task) order(fields ...string) Task { t.Order = identity(fields...); return t }
+
 // merge is one state of the source that was merged, with every upgrader there.
 type merge []Task
 
@@ -175,6 +177,9 @@ func TestDecide(t *testing.T) {
 		{"a key where none was", []merge{{task("a", "x:int")}}, nil, []Task{task("a", "x:int").key("x")}, "a: 1"},
 		{"another key, accepted", []merge{{task("a", "x:int", "y:int").key("x")}}, nil,
 			[]Task{task("a", "x:int", "y:int").key("x", "y").accept("why", "idempotency-changed", ".")}, "a: 1 accepted:."},
+		{"an order where none was", []merge{{task("a", "x:int")}}, nil, []Task{task("a", "x:int").order("x")}, "a: 1"},
+		{"another order, accepted", []merge{{task("a", "x:int", "y:int").order("x")}}, nil,
+			[]Task{task("a", "x:int", "y:int").order("y").accept("why", "order-changed", ".")}, "a: 1 accepted:."},
 		{"another key after its jobs are gone", []merge{{task("a", "x:int").key("x")}, {}}, nil, []Task{task("a", "x:int")}, "a: 2 †1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -281,6 +286,16 @@ func TestProblems(t *testing.T) {
 			{AtIdentity, "the idempotency key of a changed: .: it was made from x and is made from x, y (idempotency-changed, breaking)"}}},
 		{"no key any more", []merge{{task("a", "x:int").key("x")}}, nil, []Task{task("a", "x:int")}, nil, []want{
 			{AtIdentity, "it was made from x and there is none now"}}},
+
+		{"another order key", []merge{{task("a", "x:int").order("x", "y")}}, nil, []Task{task("a", "x:int").order("y", "x")}, nil, []want{
+			{AtOrder, "the order key of a changed: .: it was made from x, y and is made from y, x (order-changed, breaking)"}}},
+		{"no order any more", []merge{{task("a", "x:int").order("x")}}, nil, []Task{task("a", "x:int")}, nil, []want{
+			{AtOrder, "it was made from x and there is none now"}}},
+		{"both keys", []merge{{task("a", "x:int").key("x").order("x")}}, nil, []Task{task("a", "x:int").key("y").order("y")}, nil, []want{
+			{AtIdentity, "the idempotency key of a changed"}, {AtOrder, "the order key of a changed"}}},
+		{"the wrong key accepted", []merge{{task("a", "x:int").key("x").order("x")}}, nil,
+			[]Task{task("a", "x:int").key("x").order("y").accept("why", "idempotency-changed", ".")}, nil, []want{
+				{AtOrder, "the order key of a changed"}, {AtAcceptPath, "no change at . is one of the rule idempotency-changed"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -53,23 +53,34 @@ func directive(f rules.Finding) string {
 	return fmt.Sprintf(`//task:accept "REASON" rule=%s path=%s`, f.Rule.ID, f.Path)
 }
 
-// identity adds a problem where the idempotency key is made in another way than
-// at the reference. A key where none was before is no change: nobody relied on it.
-func (d *decisions) identity(i int, before *lock.Kind, a *acceptances) {
-	t := &d.Tasks[i]
-	if before.Identity == nil || equalIdentity(before.Identity, t.Identity) {
+// key is what jobs are compared by.
+type key struct {
+	name  string
+	rule  string
+	place Place
+}
+
+var (
+	idempotencyKey = key{"idempotency key", rules.IdempotencyChanged, AtIdentity}
+	orderKey       = key{"order key", rules.OrderChanged, AtOrder}
+)
+
+// key adds a problem where a key is made in another way than at the reference. A
+// key where none was before is no change: nobody relied on it.
+func (d *decisions) key(i int, k key, before, now *lock.Identity, a *acceptances) {
+	if before == nil || equalIdentity(before, now) {
 		return
 	}
-	rule, _ := rules.Lookup(rules.IdempotencyChanged)
-	f := rules.Finding{Rule: rule, Path: ".", Detail: describe(before.Identity, t.Identity)}
+	rule, _ := rules.Lookup(k.rule)
+	f := rules.Finding{Rule: rule, Path: ".", Detail: describe(before, now)}
 	if a.accepts(f) {
 		return
 	}
-	message := fmt.Sprintf("the idempotency key of %s changed: %s\nto accept it: %s", t.Kind, f, directive(f))
+	message := fmt.Sprintf("the %s of %s changed: %s\nto accept it: %s", k.name, d.Tasks[i].Kind, f, directive(f))
 	if a.spent(f) {
 		message += "\nthe one that stands there is about an earlier change, which was merged: give a new reason"
 	}
-	d.problem(Problem{Task: i, Place: AtIdentity, Code: rule.ID, Message: message})
+	d.problem(Problem{Task: i, Place: k.place, Code: rule.ID, Message: message})
 }
 
 func equalIdentity(a, b *lock.Identity) bool {

@@ -98,6 +98,9 @@ type Kind struct {
 	Reserved map[string]rules.Reserved
 	// Identity is what the idempotency key is made from; nil without one.
 	Identity *Identity
+	// Order is what the order key is made from; nil without one. It has no
+	// organization.
+	Order *Identity
 	// Accepted are the verdicts that an author has overridden.
 	Accepted []Acceptance
 }
@@ -129,7 +132,8 @@ type Acceptance struct {
 	Reason string `json:"reason"`
 }
 
-// Identity is what makes two jobs the same.
+// Identity is what makes two jobs the same, or, as an order key, two jobs that
+// exclude each other.
 type Identity struct {
 	Fields []IdentityField
 	// Organization is the field that scopes the key, or nil.

@@ -36,6 +36,7 @@ func example() *Lock {
 				Fields:       []IdentityField{{"b", []byte(`{"root":{"kind":"int"},"structs":[]}`)}},
 				Organization: &IdentityField{"c", []byte(`{"root":{"kind":"string"},"structs":[]}`)},
 			},
+			Order:    &Identity{Fields: []IdentityField{{"c", []byte(`{}`)}, {"b", []byte(`{}`)}}},
 			Accepted: []Acceptance{{"marshaler-added", "c", "it writes <the same> text"}},
 		},
 		"mail": {AliasOf: "send", Versions: map[int]*Version{2: {Base: NewBase("mail", 2, first)}}},
@@ -66,6 +67,10 @@ const written = `{
         {"field":"b","wire":{"root":{"kind":"int"},"structs":[]}}
       ],
       "organization": {"field":"c","wire":{"root":{"kind":"string"},"structs":[]}},
+      "order": [
+        {"field":"c","wire":{}},
+        {"field":"b","wire":{}}
+      ],
       "accepted": [
         {"rule":"marshaler-added","path":"c","reason":"it writes <the same> text"}
       ],
@@ -101,6 +106,14 @@ const written = `{
   }
 }
 `
+
+func TestSpell(t *testing.T) {
+	t.Parallel()
+	s := args(field("c", "C<D>", shape.String), field("b", "B", shape.Int))
+	require.Equal(t, `{"root":{"kind":"struct","ref":"Args"},"structs":{"Args":[`+
+		`{"json":"b","go":"B","type":{"kind":"int"}},{"json":"c","go":"C<D>","type":{"kind":"string"}}]}}`, Spell(s))
+	require.Equal(t, `{"root":{"kind":"string"}}`, Spell(&shape.Shape{Root: shape.Node{Kind: shape.String}}))
+}
 
 func TestWriteAndRead(t *testing.T) {
 	t.Parallel()

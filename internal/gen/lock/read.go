@@ -37,6 +37,7 @@ type (
 		AliasOf      string                    `json:"alias_of"`
 		Idempotency  []IdentityField           `json:"idempotency"`
 		Organization *IdentityField            `json:"organization"`
+		Order        []IdentityField           `json:"order"`
 		Accepted     []Acceptance              `json:"accepted"`
 		Reserved     map[string]rules.Reserved `json:"reserved"`
 		Retired      map[int]Retirement        `json:"retired"`
@@ -102,6 +103,9 @@ func (f *fileLock) lock() (*Lock, error) {
 		kind := &Kind{Task: k.Task, AliasOf: k.AliasOf, Versions: map[int]*Version{}, Retired: k.Retired, Reserved: k.Reserved, Accepted: k.Accepted}
 		if len(k.Idempotency) > 0 {
 			kind.Identity = &Identity{Fields: k.Idempotency, Organization: k.Organization}
+		}
+		if len(k.Order) > 0 {
+			kind.Order = &Identity{Fields: k.Order}
 		}
 		l.Kinds[name] = kind
 		for n, v := range k.Versions {

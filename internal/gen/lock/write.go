@@ -40,14 +40,13 @@ func (k *Kind) entry() value {
 		entry.add("alias_of", line(k.AliasOf))
 	}
 	if k.Identity != nil {
-		fields := block{open: "[", close: "]"}
-		for _, f := range k.Identity.Fields {
-			fields.add("", line(f))
-		}
-		entry.add("idempotency", fields)
+		entry.add("idempotency", k.Identity.entry())
 		if k.Identity.Organization != nil {
 			entry.add("organization", line(k.Identity.Organization))
 		}
+	}
+	if k.Order != nil {
+		entry.add("order", k.Order.entry())
 	}
 	accepted := block{open: "[", close: "]"}
 	for _, a := range slices.SortedFunc(slices.Values(k.Accepted), compareAcceptances) {
@@ -72,6 +71,14 @@ func (k *Kind) entry() value {
 	return entry
 }
 
+func (i *Identity) entry() value {
+	fields := block{open: "[", close: "]"}
+	for _, f := range i.Fields {
+		fields.add("", line(f))
+	}
+	return fields
+}
+
 func compareAcceptances(a, b Acceptance) int {
 	return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Reason, b.Reason))
 }
@@ -87,17 +94,34 @@ func (v *Version) entry() value {
 	if v.Shape == nil {
 		return entry
 	}
-	entry.add("root", line(v.Shape.Root))
+	entry.addShape(v.Shape)
+	return entry
+}
+
+func (b *block) addShape(s *shape.Shape) {
+	b.add("root", line(s.Root))
 	structs := block{open: "{", close: "}"}
-	for _, name := range slices.Sorted(maps.Keys(v.Shape.Structs)) {
+	for _, name := range slices.Sorted(maps.Keys(s.Structs)) {
 		fields := block{open: "[", close: "]"}
-		for _, f := range sorted(v.Shape.Structs[name].Fields) {
+		for _, f := range sorted(s.Structs[name].Fields) {
 			fields.add("", line(f))
 		}
 		structs.add(name, fields)
 	}
-	entry.addBlock("structs", structs)
-	return entry
+	b.addBlock("structs", structs)
+}
+
+// Spell writes a shape as the lock does, in one line:
+// {"root":{...},"structs":{...}}.
+func Spell(s *shape.Shape) string {
+	object := block{open: "{", close: "}"}
+	object.addShape(s)
+	var lines, out bytes.Buffer
+	object.write(&lines, "")
+	if err := json.Compact(&out, lines.Bytes()); err != nil {
+		panic(err) // it was made of JSON
+	}
+	return out.String()
 }
 
 // sorted has the fields in an order that moving them in the source does not

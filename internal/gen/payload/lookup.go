@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"go/types"
 	"reflect"
+	"strings"
 
 	"github.com/pawlgo/pawl/internal/gen/render"
+	"github.com/pawlgo/pawl/internal/gen/shape"
 	"github.com/pawlgo/pawl/internal/gen/suggest"
 )
 
@@ -36,6 +38,36 @@ func (c *Checker) Field(args types.Type, name string) (t types.Type, message str
 		}
 	}
 	return field.Type(), ""
+}
+
+// Member finds the field of the payload args that a directive names, and returns
+// its name in the payload's JSON. The message says why it is no member of that, and
+// is empty where it is one.
+func (c *Checker) Member(args types.Type, name string) (json, message string) {
+	if _, message := c.Field(args, name); message != "" {
+		return "", message
+	}
+	_, index, _ := types.LookupFieldOrMethod(args, true, nil, name)
+	if json, ok := shape.Member(args, index); ok {
+		return json, ""
+	}
+	ptr := types.NewPointer(args)
+	for _, m := range []method{marshalJSON, marshalText, unmarshalJSON, unmarshalText} {
+		if implements(ptr, m) {
+			return "", fmt.Sprintf("%s has a method %s, and the database cannot rely on a member %s in what is stored: use a struct without such methods",
+				c.TypeName(args), m.name, name)
+		}
+	}
+	s := args.Underlying().(*types.Struct)
+	for _, i := range index[:len(index)-1] {
+		outer := s.Field(i)
+		if inside, _, _ := strings.Cut(reflect.StructTag(s.Tag(i)).Get("json"), ","); inside != "" {
+			return "", fmt.Sprintf("%s is stored inside %q, and the database looks for it beside that: embed %s without a JSON name",
+				name, inside, c.TypeName(outer.Type()))
+		}
+		s = outer.Type().Underlying().(*types.Struct)
+	}
+	return "", fmt.Sprintf("%s is not stored: another field has its JSON name", name)
 }
 
 func exportedFields(s *types.Struct) []string {
@@ -72,4 +104,10 @@ func Organization(t types.Type) (render.Conversion, bool) {
 		return render.Int, true
 	}
 	return 0, false
+}
+
+// StoredAs reports whether what conversion makes of a value of type t is also its
+// text in the stored JSON.
+func StoredAs(t types.Type, conversion render.Conversion) bool {
+	return conversion != render.Format && !implements(types.NewPointer(t), marshalJSON)
 }

@@ -31,11 +31,15 @@ func policyDoc(t *Task) []string {
 	}
 	lines = append(lines, fmt.Sprintf("%s for each attempt", directive.Short(p.Timeout)))
 	if len(p.Fields) > 0 {
-		var fields []string
-		for _, f := range p.Fields {
-			fields = append(fields, f.Name)
-		}
-		lines = append(lines, fmt.Sprintf("idempotent by %s, while unfinished and for at least %s", strings.Join(fields, ", "), directive.Short(p.Keep)))
+		lines = append(lines, fmt.Sprintf("idempotent by %s, while unfinished and for at least %s", list(p.Fields), directive.Short(p.Keep)))
+	}
+	if len(p.Order) > 0 {
+		lines = append(lines, fmt.Sprintf("jobs of equal %s run one at a time, in the order of their enqueue; a retry holds those behind it, a dead letter or a cancellation lets them go",
+			list(p.Order)))
+	}
+	if p.Transactional {
+		lines = append(lines, fmt.Sprintf("the handler's writes, its enqueues and the end of the attempt commit together, at %s",
+			strings.ReplaceAll(p.Isolation, "_", " ")))
 	}
 	if older := t.older(); len(older) > 0 {
 		lines = append(lines, fmt.Sprintf("payload version %d, jobs since version %d still run", t.current(), older[0].Number))
@@ -47,6 +51,14 @@ func policyDoc(t *Task) []string {
 		lines = append(lines, "the organization is "+p.Organization.Name)
 	}
 	return lines
+}
+
+func list(fields []directive.Field) string {
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // comment writes a doc comment: a text, and under it a list.

@@ -3,10 +3,12 @@ package render
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dave/jennifer/jen"
+	"github.com/pawlgo/pawl/internal/gen/lock"
 )
 
 // Marker is the first line of generated files.
@@ -51,6 +53,7 @@ func File(p *Package) ([]byte, error) {
 	constants(file, p.Tasks)
 	for _, t := range p.Tasks {
 		kind(file, t)
+		taskKind(file, t)
 		enqueue(file, t)
 		versions(file, t, s, packages)
 		decode(file, t)
@@ -111,10 +114,42 @@ func kind(file *jen.File, t *Task) {
 	}
 	if p.Organization != nil {
 		entries = append(entries, entry("Organization", organization(t)))
+		if t.OrganizationField != "" {
+			entries = append(entries, entry("OrganizationField", jen.Lit(t.OrganizationField)))
+		}
 	}
+	if len(t.Order) > 0 {
+		var members []jen.Code
+		for _, member := range t.Order {
+			members = append(members, jen.Lit(member))
+		}
+		entries = append(entries, entry("Order", jen.Index().String().Values(members...)))
+	}
+	if level := isolationLevels[p.Isolation]; level != "" {
+		entries = append(entries, entry("Isolation", jen.Qual(pgxPath, level)))
+	}
+	entries = append(entries, entry("Shape", text(lock.Spell(t.Plan.Current.Shape))))
 	entries = append(entries, entry("Decode", jen.Id("decode"+t.Name)))
 	file.Var().Id("kind" + t.Name).Op("=").Add(
 		composite(jen.Qual(taskimplPath, "Kind").Types(typeExpr(t.Args)), true, entries...))
+}
+
+// isolationLevels are those that a transaction does not have of its own accord.
+var isolationLevels = map[string]string{"repeatable_read": "RepeatableRead", "serializable": "Serializable"}
+
+// text writes a string that is read, as it is where that is possible.
+func text(s string) jen.Code {
+	if strconv.CanBackquote(s) {
+		return jen.Op("`" + s + "`")
+	}
+	return jen.Lit(s)
+}
+
+// taskKind writes the method that makes the declaration a type of its kind.
+func taskKind(file *jen.File, t *Task) {
+	file.Add(comment(fmt.Sprintf("%s is for tests: it lets package tasktest find the task by [%s], with the type of its payload.", KindMethod, t.Name)))
+	file.Func().Params(jen.Id(t.Name)).Id(KindMethod).Params().Op("*").Qual(taskimplPath, "Kind").Types(typeExpr(t.Args)).
+		Block(jen.Return(jen.Op("&").Id("kind" + t.Name)))
 }
 
 func entry(name string, value jen.Code) jen.Code { return jen.Id(name).Op(":").Add(value) }
@@ -219,12 +254,14 @@ func handlers(file *jen.File, tasks []*Task) {
 			if i > 0 {
 				methods = append(methods, jen.Line())
 			}
-			methods = append(methods,
-				comment(fmt.Sprintf("Handle%s runs one attempt at a job of [%s].", t.Name, t.Name), policyDoc(t)...),
-				jen.Id("Handle"+t.Name).Params(
-					jen.Id("ctx").Qual(contextPath, "Context"),
-					jen.Id("job").Op("*").Qual(taskPath, "Job").Types(typeExpr(t.Args)),
-				).Error())
+			params := []jen.Code{jen.Id("ctx").Qual(contextPath, "Context")}
+			doc := fmt.Sprintf("Handle%s runs one attempt at a job of [%s].", t.Name, t.Name)
+			if t.Policy.Transactional {
+				params = append(params, jen.Id("tx").Qual(pgxPath, "Tx"))
+				doc = fmt.Sprintf("Handle%s runs one attempt at a job of [%s] in tx, which is committed together with the end of the attempt.", t.Name, t.Name)
+			}
+			params = append(params, jen.Id("job").Op("*").Qual(taskPath, "Job").Types(typeExpr(t.Args)))
+			methods = append(methods, comment(doc, policyDoc(t)...), jen.Id("Handle"+t.Name).Params(params...).Error())
 		}
 		file.Add(comment(fmt.Sprintf("%sHandlers does the work of the queue %s.", q.goName(), q.name)))
 		file.Type().Id(q.goName() + "Handlers").Interface(methods...)

@@ -31,6 +31,7 @@ func TestEveryGoldenPayloadCanBeFrozen(t *testing.T) {
 				require.NoError(t, err)
 				task.Policy.Organization = nil // its conversion is found by another stage
 				task.Plan = plan(task.Name, 9, map[int]*shape.Shape{8: recorded})
+				task.Plan.Current.Shape = recorded
 			}
 			pkg, problems := newCompiler(t, dir).check(t, map[string]string{load.OutputName: s.file(t)})
 			require.Empty(t, problems)
@@ -75,8 +76,10 @@ func TestRandomShapesCanBeFrozen(t *testing.T) {
 			older[n+1] = randomShape(random)
 			require.NoError(t, older[n+1].Validate())
 		}
+		versions := plan(name, 10, older)
+		versions.Current.Shape = randomShape(random)
 		tasks = append(tasks, &render.Task{
-			Name: name, Args: args.Type(), Plan: plan(name, 10, older),
+			Name: name, Args: args.Type(), Plan: versions,
 			Policy: directive.Policy{Kind: strings.ToLower(name), Queue: "q", Priority: "normal", Attempts: 1, Base: time.Second, Max: time.Second, Unknown: 1, Timeout: time.Second},
 		})
 	}

@@ -139,6 +139,9 @@ func loadEvolved(t *testing.T) source {
 	for _, task := range s.tasks {
 		task.Plan = plans[task.Name]
 		require.NotNil(t, task.Plan, task.Name)
+		var err error
+		task.Plan.Current.Shape, err = shape.FromType(task.Args, s.pkg.Types, nil)
+		require.NoError(t, err)
 		if task.Name == "Retired" {
 			task.Aliases = evolvedAliases()
 		}
@@ -169,6 +172,10 @@ func TestNames(t *testing.T) {
 	for _, decl := range file.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
+			if decl.Recv != nil {
+				require.Equal(t, render.KindMethod, decl.Name.Name)
+				continue
+			}
 			declared = append(declared, decl.Name.Name)
 		case *ast.GenDecl:
 			for _, spec := range decl.Specs {

@@ -17,6 +17,7 @@ const (
 	contextPath  = "context"
 	strconvPath  = "strconv"
 	timePath     = "time"
+	pgxPath      = "github.com/jackc/pgx/v5"
 	taskPath     = "github.com/pawlgo/pawl/task"
 	taskimplPath = "github.com/pawlgo/pawl/task/taskimpl"
 )
@@ -55,7 +56,7 @@ func nameImports(file *jen.File, self string, tasks []*Task, more map[string]str
 	type imported struct{ path, name string }
 	all := []imported{
 		{contextPath, "context"}, {strconvPath, "strconv"}, {timePath, "time"},
-		{taskPath, "task"}, {taskimplPath, "taskimpl"},
+		{pgxPath, "pgx"}, {taskPath, "task"}, {taskimplPath, "taskimpl"},
 	}
 	var payloads []imported
 	for _, t := range tasks {

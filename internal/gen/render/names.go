@@ -17,6 +17,9 @@ type Name struct {
 	Pos  token.Pos // where that is declared; none for the names of a whole package
 }
 
+// KindMethod is the method that the generated file gives to each declaration.
+const KindMethod = "TaskKind"
+
 // Names lists every package-level name that the generated file declares for
 // tasks, which are sorted by name.
 func Names(tasks []*Task) []Name {

@@ -28,6 +28,11 @@ type Task struct {
 	// Organization says how the organization's field becomes a string; of no
 	// meaning where the policy names no field.
 	Organization Conversion
+	// OrganizationField is the member of the stored payload whose text is the same
+	// string; empty where there is none.
+	OrganizationField string
+	// Order are the members of the stored payload that the order key is made from.
+	Order []string
 	// Plan has the payload versions; nil until they are decided.
 	Plan *evolve.Plan
 	// Aliases are the old kinds whose jobs the task still runs, in the order of

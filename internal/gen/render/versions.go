@@ -67,8 +67,12 @@ func hex(id uint64) jen.Code { return jen.Op(fmt.Sprintf("0x%016x", id)) }
 
 // rows writes the rows of a task: its own, and one for each of its old kinds.
 func rows(t *Task) []jen.Code {
+	row, aliasRow := "Row", "AliasRow"
+	if t.Policy.Transactional {
+		row, aliasRow = "TxRow", "TxAliasRow"
+	}
 	kind, handler := jen.Op("&").Id("kind"+t.Name), jen.Id("h").Dot("Handle"+t.Name)
-	all := []jen.Code{jen.Qual(taskimplPath, "Row").Call(kind, handler)}
+	all := []jen.Code{jen.Qual(taskimplPath, row).Call(kind, handler)}
 	for _, a := range t.Aliases {
 		var versions []jen.Code
 		for _, v := range a.Versions {
@@ -78,7 +82,7 @@ func rows(t *Task) []jen.Code {
 		alias := composite(jen.Qual(taskimplPath, "Alias"), true,
 			entry("Kind", jen.Lit(a.Kind)),
 			entry("Versions", values(jen.Index().Qual(taskimplPath, "AliasVersion"), versions)))
-		all = append(all, jen.Qual(taskimplPath, "AliasRow").Call(alias, kind.Clone(), handler.Clone()))
+		all = append(all, jen.Qual(taskimplPath, aliasRow).Call(alias, kind.Clone(), handler.Clone()))
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package rules
 // The rules that the lock applies by itself, since they are about a declaration.
 const (
 	IdempotencyChanged = "idempotency-changed"
+	OrderChanged       = "order-changed"
 	KindChanged        = "kind-changed"
 	CodecChanged       = "codec-changed"
 )
@@ -218,6 +219,10 @@ var table = []Rule{
 		Change: "the fields of the idempotency key changed, or how one of them is encoded",
 		Reason: "a job of the new code gets another key than the same job of the old code, and both would run",
 		Remedy: "keep the fields, or accept that duplicates of jobs enqueued before are possible while their keys are held"},
+	{ID: OrderChanged, Verdict: Breaking, Back: Lost, Forward: Lost, Declaration: true,
+		Change: "the fields of the order key changed, their order did, or how one of them is stored",
+		Reason: "a job of the new code gets another key than one of the old code with the same values, and both could run at the same time",
+		Remedy: "keep the fields, or accept that jobs from before and after the change do not wait for each other"},
 	{ID: KindChanged, Verdict: Breaking, Back: Fails, Forward: Fails, Declaration: true,
 		Change: "the kind of a task changed",
 		Reason: "the jobs stored under the old kind would find no worker",

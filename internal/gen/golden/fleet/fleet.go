@@ -49,6 +49,49 @@ type RevokeWebhookArgs struct {
 //task:queue fleet_reports
 type BuildReport struct{ task.Task[Batch[Trip]] }
 
+// TrackVehicle folds one position into what is known of a vehicle.
+//
+//task:queue positions
+//task:order fields=Fleet,Vehicle
+type TrackVehicle struct{ task.Task[TrackVehicleArgs] }
+
+// TrackVehicleArgs is the payload of [TrackVehicle].
+type TrackVehicleArgs struct {
+	Owner
+	Vehicle  string  `json:"vehicle"`
+	Latitude float64 `json:"latitude"`
+}
+
+// Owner is part of several payloads.
+type Owner struct {
+	Fleet int32 `json:"fleet"`
+}
+
+// BillTrip writes the invoice of one trip.
+//
+//task:queue billing
+//task:transactional
+type BillTrip struct{ task.Task[BillTripArgs] }
+
+// BillTripArgs is the payload of [BillTrip].
+type BillTripArgs struct {
+	Trip uuid.UUID `json:"trip"`
+}
+
+// CloseMonth adds up the invoices of one month, a month after the other.
+//
+//task:queue billing
+//task:order fields=OrganizationID
+//task:transactional isolation=serializable
+//task:organization OrganizationID
+type CloseMonth struct{ task.Task[CloseMonthArgs] }
+
+// CloseMonthArgs is the payload of [CloseMonth].
+type CloseMonthArgs struct {
+	OrganizationID uuid.UUID `json:"organization_id"`
+	Month          string    `json:"month"`
+}
+
 // Batch is several of something.
 type Batch[T any] struct {
 	Items []T `json:"items"`

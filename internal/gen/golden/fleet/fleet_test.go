@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/gen/golden/fleet"
 	"github.com/pawlgo/pawl/task"
+	"github.com/pawlgo/pawl/task/taskimpl"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,6 +21,7 @@ import (
 type handlers struct {
 	webhooks []*task.Job[fleet.SendWebhookArgs]
 	reports  []*task.Job[fleet.Batch[fleet.Trip]]
+	invoices map[uuid.UUID]pgx.Tx
 }
 
 var _ fleet.Handlers = (*handlers)(nil)
@@ -35,6 +38,19 @@ func (h *handlers) HandleRevokeWebhook(context.Context, *task.Job[fleet.RevokeWe
 func (h *handlers) HandleBuildReport(_ context.Context, job *task.Job[fleet.Batch[fleet.Trip]]) error {
 	h.reports = append(h.reports, job)
 	return nil
+}
+
+func (h *handlers) HandleTrackVehicle(context.Context, *task.Job[fleet.TrackVehicleArgs]) error {
+	return nil
+}
+
+func (h *handlers) HandleBillTrip(_ context.Context, tx pgx.Tx, job *task.Job[fleet.BillTripArgs]) error {
+	h.invoices[job.Args.Trip] = tx
+	return nil
+}
+
+func (h *handlers) HandleCloseMonth(context.Context, pgx.Tx, *task.Job[fleet.CloseMonthArgs]) error {
+	return errRevoked
 }
 
 var errRevoked = errors.New("revoked")
@@ -54,8 +70,94 @@ func TestTableCarriesThePolicy(t *testing.T) {
 	}, rows[0].Policy, "the defaults, and unknown within attempts")
 
 	tables := fleet.Tables(&handlers{})
-	require.Len(t, tables, 2)
-	require.Equal(t, fleet.QueueFleetReports, dispatch.Rows(tables[0])[0].Queue)
+	require.Len(t, tables, 4)
+	require.Equal(t, fleet.QueueFleetReports, dispatch.Rows(tables[1])[0].Queue)
+}
+
+func TestOrderKey(t *testing.T) {
+	t.Parallel()
+	row := dispatch.Rows(fleet.PositionsTable(&handlers{}))[0]
+	require.True(t, row.Ordered)
+	require.Equal(t, []string{"fleet", "vehicle"}, row.Registration.Order, "in the order of the directive, promoted fields included")
+	raw, err := json.Marshal(fleet.TrackVehicleArgs{})
+	require.NoError(t, err)
+	var members map[string]any
+	require.NoError(t, json.Unmarshal(raw, &members))
+	for _, member := range row.Registration.Order {
+		require.Contains(t, members, member)
+	}
+	require.False(t, dispatch.Rows(fleet.WebhooksTable(&handlers{}))[0].Ordered)
+}
+
+// fakeTx is told from others by its address.
+type fakeTx struct {
+	pgx.Tx
+	_ int
+}
+
+func TestTransactionalHandlers(t *testing.T) {
+	t.Parallel()
+	h := &handlers{invoices: map[uuid.UUID]pgx.Tx{}}
+	rows := dispatch.Rows(fleet.BillingTable(h))
+	require.Equal(t, fleet.KindBillTrip, rows[0].Kind)
+	require.Empty(t, rows[0].Isolation, "read committed")
+	require.False(t, rows[0].Ordered)
+	require.Nil(t, rows[0].Run, "it cannot run without a transaction")
+	tx, trip := &fakeTx{}, uuid.New()
+	raw, err := json.Marshal(fleet.BillTripArgs{Trip: trip})
+	require.NoError(t, err)
+	require.NoError(t, rows[0].RunTx(t.Context(), tx, &dispatch.Delivery{Kind: rows[0].Kind, Version: 1, Args: raw}))
+	require.Same(t, tx, h.invoices[trip])
+	_, ok := errors.AsType[*dispatch.DecodeError](rows[0].RunTx(t.Context(), tx, &dispatch.Delivery{Version: 1, Args: []byte(`{"trip":1}`)}))
+	require.True(t, ok)
+
+	require.Equal(t, fleet.KindCloseMonth, rows[1].Kind)
+	require.Equal(t, pgx.Serializable, rows[1].Isolation)
+	require.True(t, rows[1].Ordered)
+	require.Equal(t, []string{"organization_id"}, rows[1].Registration.Order)
+	require.ErrorIs(t, rows[1].RunTx(t.Context(), tx, &dispatch.Delivery{Version: 1, Args: []byte(`{}`)}), errRevoked)
+	require.Nil(t, dispatch.Rows(fleet.WebhooksTable(h))[0].RunTx)
+}
+
+// kindOf is how a test names a task by its declaration.
+func kindOf[A any](declaration interface{ TaskKind() *taskimpl.Kind[A] }) *taskimpl.Kind[A] {
+	return declaration.TaskKind()
+}
+
+func TestDeclarationsNameTheirKinds(t *testing.T) {
+	t.Parallel()
+	kind := kindOf(fleet.SendWebhook{})
+	require.Equal(t, fleet.KindSendWebhook, kind.Name)
+	require.Equal(t, "organization_id", kind.OrganizationField)
+	require.Equal(t, []any{new(uuid.UUID), new(fleet.Event)}, kind.Key(new(fleet.SendWebhookArgs)))
+	args, err := kindOf(fleet.BuildReport{}).Decode(1, []byte(`{"items":[{"vehicle":"a"}]}`))
+	require.NoError(t, err)
+	require.Equal(t, fleet.Batch[fleet.Trip]{Items: []fleet.Trip{{Vehicle: "a"}}}, args)
+}
+
+// The shape of the generated code is that of the lock.
+func TestShapeIsTheLocks(t *testing.T) {
+	t.Parallel()
+	src, err := os.ReadFile("task.lock.json")
+	require.NoError(t, err)
+	var file struct {
+		Kinds map[string]struct {
+			Versions map[string]map[string]json.RawMessage
+		}
+	}
+	require.NoError(t, json.Unmarshal(src, &file))
+	rows := 0
+	for _, table := range fleet.Tables(&handlers{}) {
+		for _, row := range dispatch.Rows(table) {
+			want := file.Kinds[row.Kind].Versions["1"]
+			delete(want, "base")
+			text, err := json.Marshal(want)
+			require.NoError(t, err)
+			require.Equal(t, string(text), row.Registration.Shape)
+			rows++
+		}
+	}
+	require.Len(t, file.Kinds, rows)
 }
 
 func TestRunDecodesAndCallsTheHandler(t *testing.T) {
@@ -105,16 +207,17 @@ var errNoDatabase = errors.New("no database")
 
 // keys returns the idempotency keys and the organizations of the last enqueue.
 func (r *recorder) keys(t *testing.T) (keys [][]byte, organizations []string) {
+	var lists [][]string // the identities, the payloads, the organizations
 	for _, a := range r.args {
 		switch a := a.(type) {
 		case [][]byte:
 			keys = a
 		case []string:
-			organizations = a // the last such argument; the first are the payloads
+			lists = append(lists, a)
 		}
 	}
-	require.NotEmpty(t, organizations)
-	return keys, organizations
+	require.GreaterOrEqual(t, len(lists), 3)
+	return keys, lists[2]
 }
 
 func TestEnqueueMakesKeyAndOrganization(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
 	"time"
@@ -14,11 +15,28 @@ import (
 // Stale code stops compiling here: run go generate.
 const _ = taskimpl.GeneratorVersion1
 
+// QueueBilling is the queue of [BillTrip] and [CloseMonth].
+const QueueBilling = "billing"
+
 // QueueFleetReports is the queue of [BuildReport].
 const QueueFleetReports = "fleet_reports"
 
+// QueuePositions is the queue of [TrackVehicle].
+const QueuePositions = "positions"
+
 // QueueWebhooks is the queue of [RevokeWebhook] and [SendWebhook].
 const QueueWebhooks = "webhooks"
+
+// KindBillTrip is the wire name of [BillTrip].
+//
+//   - kind bill_trip, queue billing, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - the handler's writes, its enqueues and the end of the attempt commit
+//     together, at read committed
+const KindBillTrip = "bill_trip"
 
 // KindBuildReport is the wire name of [BuildReport].
 //
@@ -28,6 +46,21 @@ const QueueWebhooks = "webhooks"
 //   - a failure that nobody classified is a dead letter from attempt 5 on
 //   - 1m for each attempt
 const KindBuildReport = "build_report"
+
+// KindCloseMonth is the wire name of [CloseMonth].
+//
+//   - kind close_month, queue billing, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - jobs of equal OrganizationID run one at a time, in the order of their
+//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+//     lets them go
+//   - the handler's writes, its enqueues and the end of the attempt commit
+//     together, at serializable
+//   - the organization is OrganizationID
+const KindCloseMonth = "close_month"
 
 // KindRevokeWebhook is the wire name of [RevokeWebhook].
 //
@@ -47,6 +80,84 @@ const KindRevokeWebhook = "revoke_webhook"
 //   - the organization is OrganizationID
 const KindSendWebhook = "send_webhook"
 
+// KindTrackVehicle is the wire name of [TrackVehicle].
+//
+//   - kind track_vehicle, queue positions, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - jobs of equal Fleet, Vehicle run one at a time, in the order of their
+//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+//     lets them go
+const KindTrackVehicle = "track_vehicle"
+
+var kindBillTrip = taskimpl.Kind[BillTripArgs]{
+	Name:     KindBillTrip,
+	Queue:    QueueBilling,
+	Priority: task.Normal,
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     time.Second,
+		Max:      10 * time.Minute,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  time.Minute,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xda64885ce997988a}},
+	Shape:        `{"root":{"kind":"struct","ref":"BillTripArgs"},"structs":{"BillTripArgs":[{"json":"trip","go":"Trip","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
+	Decode:       decodeBillTrip,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [BillTrip],
+// with the type of its payload.
+func (BillTrip) TaskKind() *taskimpl.Kind[BillTripArgs] {
+	return &kindBillTrip
+}
+
+// EnqueueBillTrip stores one job of [BillTrip] in tx. It runs once tx commits;
+// rolled back, it never was.
+//
+//   - kind bill_trip, queue billing, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - the handler's writes, its enqueues and the end of the attempt commit
+//     together, at read committed
+func EnqueueBillTrip(ctx context.Context, tx task.Tx, args BillTripArgs, opts ...task.EnqueueOption) (task.Receipt, error) {
+	return taskimpl.Enqueue(ctx, tx, &kindBillTrip, args, opts)
+}
+
+// EnqueueManyBillTrip stores several jobs of [BillTrip] in tx with one
+// statement. The receipts are in the order of args.
+//
+//   - kind bill_trip, queue billing, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - the handler's writes, its enqueues and the end of the attempt commit
+//     together, at read committed
+func EnqueueManyBillTrip(ctx context.Context, tx task.Tx, args []BillTripArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
+	return taskimpl.EnqueueMany(ctx, tx, &kindBillTrip, args, opts)
+}
+
+// BillTripArgsV1 is version 1 of the payload of [BillTrip], the current one.
+// Under this name an upgrader keeps its meaning when there is a newer one.
+type BillTripArgsV1 = BillTripArgs
+
+// decodeBillTrip turns a stored payload into the current type.
+func decodeBillTrip(version int, raw []byte) (BillTripArgs, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[BillTripArgs](raw)
+	}
+	var none BillTripArgs
+	return none, taskimpl.UnknownVersion(KindBillTrip, version)
+}
+
 var kindBuildReport = taskimpl.Kind[Batch[Trip]]{
 	Name:     KindBuildReport,
 	Queue:    QueueFleetReports,
@@ -61,7 +172,14 @@ var kindBuildReport = taskimpl.Kind[Batch[Trip]]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x087454473b588002}},
+	Shape:        `{"root":{"kind":"struct","ref":"Batch[Trip]"},"structs":{"Batch[Trip]":[{"json":"items","go":"Items","type":{"kind":"slice","elem":{"kind":"struct","ref":"Trip"}}}],"Trip":[{"json":"duration","go":"Duration","type":{"kind":"int64"}},{"json":"next","go":"Next","type":{"kind":"pointer","elem":{"kind":"struct","ref":"Trip"}},"omitempty":true},{"json":"vehicle","go":"Vehicle","type":{"kind":"string"}}]}}`,
 	Decode:       decodeBuildReport,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [BuildReport], with the type of its payload.
+func (BuildReport) TaskKind() *taskimpl.Kind[Batch[Trip]] {
+	return &kindBuildReport
 }
 
 // EnqueueBuildReport stores one job of [BuildReport] in tx. It runs once tx
@@ -102,6 +220,86 @@ func decodeBuildReport(version int, raw []byte) (Batch[Trip], error) {
 	return none, taskimpl.UnknownVersion(KindBuildReport, version)
 }
 
+var kindCloseMonth = taskimpl.Kind[CloseMonthArgs]{
+	Name:     KindCloseMonth,
+	Queue:    QueueBilling,
+	Priority: task.Normal,
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     time.Second,
+		Max:      10 * time.Minute,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  time.Minute,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xb8a7dc9bc01bab40}},
+	Organization: func(args *CloseMonthArgs) (string, error) {
+		return taskimpl.Text(&args.OrganizationID)
+	},
+	OrganizationField: "organization_id",
+	Order:             []string{"organization_id"},
+	Isolation:         pgx.Serializable,
+	Shape:             `{"root":{"kind":"struct","ref":"CloseMonthArgs"},"structs":{"CloseMonthArgs":[{"json":"month","go":"Month","type":{"kind":"string"}},{"json":"organization_id","go":"OrganizationID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
+	Decode:            decodeCloseMonth,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [CloseMonth], with the type of its payload.
+func (CloseMonth) TaskKind() *taskimpl.Kind[CloseMonthArgs] {
+	return &kindCloseMonth
+}
+
+// EnqueueCloseMonth stores one job of [CloseMonth] in tx. It runs once tx
+// commits; rolled back, it never was.
+//
+//   - kind close_month, queue billing, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - jobs of equal OrganizationID run one at a time, in the order of their
+//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+//     lets them go
+//   - the handler's writes, its enqueues and the end of the attempt commit
+//     together, at serializable
+//   - the organization is OrganizationID
+func EnqueueCloseMonth(ctx context.Context, tx task.Tx, args CloseMonthArgs, opts ...task.EnqueueOption) (task.Receipt, error) {
+	return taskimpl.Enqueue(ctx, tx, &kindCloseMonth, args, opts)
+}
+
+// EnqueueManyCloseMonth stores several jobs of [CloseMonth] in tx with one
+// statement. The receipts are in the order of args.
+//
+//   - kind close_month, queue billing, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - jobs of equal OrganizationID run one at a time, in the order of their
+//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+//     lets them go
+//   - the handler's writes, its enqueues and the end of the attempt commit
+//     together, at serializable
+//   - the organization is OrganizationID
+func EnqueueManyCloseMonth(ctx context.Context, tx task.Tx, args []CloseMonthArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
+	return taskimpl.EnqueueMany(ctx, tx, &kindCloseMonth, args, opts)
+}
+
+// CloseMonthArgsV1 is version 1 of the payload of [CloseMonth], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type CloseMonthArgsV1 = CloseMonthArgs
+
+// decodeCloseMonth turns a stored payload into the current type.
+func decodeCloseMonth(version int, raw []byte) (CloseMonthArgs, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[CloseMonthArgs](raw)
+	}
+	var none CloseMonthArgs
+	return none, taskimpl.UnknownVersion(KindCloseMonth, version)
+}
+
 var kindRevokeWebhook = taskimpl.Kind[RevokeWebhookArgs]{
 	Name:     KindRevokeWebhook,
 	Queue:    QueueWebhooks,
@@ -116,7 +314,14 @@ var kindRevokeWebhook = taskimpl.Kind[RevokeWebhookArgs]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xe9d7245ad2870507}},
+	Shape:        `{"root":{"kind":"struct","ref":"RevokeWebhookArgs"},"structs":{"RevokeWebhookArgs":[{"json":"endpoint_id","go":"EndpointID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
 	Decode:       decodeRevokeWebhook,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [RevokeWebhook], with the type of its payload.
+func (RevokeWebhook) TaskKind() *taskimpl.Kind[RevokeWebhookArgs] {
+	return &kindRevokeWebhook
 }
 
 // EnqueueRevokeWebhook stores one job of [RevokeWebhook] in tx. It runs once tx
@@ -175,7 +380,15 @@ var kindSendWebhook = taskimpl.Kind[SendWebhookArgs]{
 	Organization: func(args *SendWebhookArgs) (string, error) {
 		return taskimpl.Text(&args.OrganizationID)
 	},
-	Decode: decodeSendWebhook,
+	OrganizationField: "organization_id",
+	Shape:             `{"root":{"kind":"struct","ref":"SendWebhookArgs"},"structs":{"SendWebhookArgs":[{"json":"at","go":"At","type":{"kind":"opaque","ref":"time.Time"}},{"json":"body","go":"Body","type":{"kind":"raw"}},{"json":"endpoint_id","go":"EndpointID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}},{"json":"event_id","go":"EventID","type":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/golden/fleet.Event"}},{"json":"organization_id","go":"OrganizationID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
+	Decode:            decodeSendWebhook,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [SendWebhook], with the type of its payload.
+func (SendWebhook) TaskKind() *taskimpl.Kind[SendWebhookArgs] {
+	return &kindSendWebhook
 }
 
 // EnqueueSendWebhook stores one job of [SendWebhook] in tx. It runs once tx
@@ -220,6 +433,106 @@ func decodeSendWebhook(version int, raw []byte) (SendWebhookArgs, error) {
 	return none, taskimpl.UnknownVersion(KindSendWebhook, version)
 }
 
+var kindTrackVehicle = taskimpl.Kind[TrackVehicleArgs]{
+	Name:     KindTrackVehicle,
+	Queue:    QueuePositions,
+	Priority: task.Normal,
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     time.Second,
+		Max:      10 * time.Minute,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  time.Minute,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xdbd366e7c87a95cb}},
+	Order:        []string{"fleet", "vehicle"},
+	Shape:        `{"root":{"kind":"struct","ref":"TrackVehicleArgs"},"structs":{"TrackVehicleArgs":[{"json":"fleet","go":"Fleet","type":{"kind":"int32"}},{"json":"latitude","go":"Latitude","type":{"kind":"float64"}},{"json":"vehicle","go":"Vehicle","type":{"kind":"string"}}]}}`,
+	Decode:       decodeTrackVehicle,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [TrackVehicle], with the type of its payload.
+func (TrackVehicle) TaskKind() *taskimpl.Kind[TrackVehicleArgs] {
+	return &kindTrackVehicle
+}
+
+// EnqueueTrackVehicle stores one job of [TrackVehicle] in tx. It runs once tx
+// commits; rolled back, it never was.
+//
+//   - kind track_vehicle, queue positions, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - jobs of equal Fleet, Vehicle run one at a time, in the order of their
+//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+//     lets them go
+func EnqueueTrackVehicle(ctx context.Context, tx task.Tx, args TrackVehicleArgs, opts ...task.EnqueueOption) (task.Receipt, error) {
+	return taskimpl.Enqueue(ctx, tx, &kindTrackVehicle, args, opts)
+}
+
+// EnqueueManyTrackVehicle stores several jobs of [TrackVehicle] in tx with one
+// statement. The receipts are in the order of args.
+//
+//   - kind track_vehicle, queue positions, priority normal
+//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+//     10m, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - jobs of equal Fleet, Vehicle run one at a time, in the order of their
+//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+//     lets them go
+func EnqueueManyTrackVehicle(ctx context.Context, tx task.Tx, args []TrackVehicleArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
+	return taskimpl.EnqueueMany(ctx, tx, &kindTrackVehicle, args, opts)
+}
+
+// TrackVehicleArgsV1 is version 1 of the payload of [TrackVehicle], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type TrackVehicleArgsV1 = TrackVehicleArgs
+
+// decodeTrackVehicle turns a stored payload into the current type.
+func decodeTrackVehicle(version int, raw []byte) (TrackVehicleArgs, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[TrackVehicleArgs](raw)
+	}
+	var none TrackVehicleArgs
+	return none, taskimpl.UnknownVersion(KindTrackVehicle, version)
+}
+
+// BillingHandlers does the work of the queue billing.
+type BillingHandlers interface {
+	// HandleBillTrip runs one attempt at a job of [BillTrip] in tx, which is
+	// committed together with the end of the attempt.
+	//
+	//   - kind bill_trip, queue billing, priority normal
+	//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+	//     10m, give or take 20%
+	//   - a failure that nobody classified is a dead letter from attempt 5 on
+	//   - 1m for each attempt
+	//   - the handler's writes, its enqueues and the end of the attempt commit
+	//     together, at read committed
+	HandleBillTrip(ctx context.Context, tx pgx.Tx, job *task.Job[BillTripArgs]) error
+
+	// HandleCloseMonth runs one attempt at a job of [CloseMonth] in tx, which is
+	// committed together with the end of the attempt.
+	//
+	//   - kind close_month, queue billing, priority normal
+	//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+	//     10m, give or take 20%
+	//   - a failure that nobody classified is a dead letter from attempt 5 on
+	//   - 1m for each attempt
+	//   - jobs of equal OrganizationID run one at a time, in the order of their
+	//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+	//     lets them go
+	//   - the handler's writes, its enqueues and the end of the attempt commit
+	//     together, at serializable
+	//   - the organization is OrganizationID
+	HandleCloseMonth(ctx context.Context, tx pgx.Tx, job *task.Job[CloseMonthArgs]) error
+}
+
 // FleetReportsHandlers does the work of the queue fleet_reports.
 type FleetReportsHandlers interface {
 	// HandleBuildReport runs one attempt at a job of [BuildReport].
@@ -230,6 +543,21 @@ type FleetReportsHandlers interface {
 	//   - a failure that nobody classified is a dead letter from attempt 5 on
 	//   - 1m for each attempt
 	HandleBuildReport(ctx context.Context, job *task.Job[Batch[Trip]]) error
+}
+
+// PositionsHandlers does the work of the queue positions.
+type PositionsHandlers interface {
+	// HandleTrackVehicle runs one attempt at a job of [TrackVehicle].
+	//
+	//   - kind track_vehicle, queue positions, priority normal
+	//   - 10 attempts in all, 1s apart at first, then twice as long each time up to
+	//     10m, give or take 20%
+	//   - a failure that nobody classified is a dead letter from attempt 5 on
+	//   - 1m for each attempt
+	//   - jobs of equal Fleet, Vehicle run one at a time, in the order of their
+	//     enqueue; a retry holds those behind it, a dead letter or a cancellation
+	//     lets them go
+	HandleTrackVehicle(ctx context.Context, job *task.Job[TrackVehicleArgs]) error
 }
 
 // WebhooksHandlers does the work of the queue webhooks.
@@ -255,8 +583,19 @@ type WebhooksHandlers interface {
 
 // Handlers does the work of every queue of this package.
 type Handlers interface {
+	BillingHandlers
 	FleetReportsHandlers
+	PositionsHandlers
 	WebhooksHandlers
+}
+
+// BillingTable connects the queue billing to its handlers, for a worker that
+// serves this queue.
+func BillingTable(h BillingHandlers) task.Table {
+	return taskimpl.Table(
+		taskimpl.TxRow(&kindBillTrip, h.HandleBillTrip),
+		taskimpl.TxRow(&kindCloseMonth, h.HandleCloseMonth),
+	)
 }
 
 // FleetReportsTable connects the queue fleet_reports to its handlers, for a
@@ -264,6 +603,14 @@ type Handlers interface {
 func FleetReportsTable(h FleetReportsHandlers) task.Table {
 	return taskimpl.Table(
 		taskimpl.Row(&kindBuildReport, h.HandleBuildReport),
+	)
+}
+
+// PositionsTable connects the queue positions to its handlers, for a worker
+// that serves this queue.
+func PositionsTable(h PositionsHandlers) task.Table {
+	return taskimpl.Table(
+		taskimpl.Row(&kindTrackVehicle, h.HandleTrackVehicle),
 	)
 }
 
@@ -278,7 +625,7 @@ func WebhooksTable(h WebhooksHandlers) task.Table {
 
 // Tables connects every queue of this package to its handlers.
 func Tables(h Handlers) []task.Table {
-	return []task.Table{FleetReportsTable(h), WebhooksTable(h)}
+	return []task.Table{BillingTable(h), FleetReportsTable(h), PositionsTable(h), WebhooksTable(h)}
 }
 
 // The functions without a name are never called. They state what this file was
@@ -299,8 +646,42 @@ func _(runGoGenerate *struct {
 }) {
 	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
+func _(runGoGenerate func() BillTripArgs) struct {
+	Trip uuid.UUID `json:"trip"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	BillTripArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() CloseMonthArgs) struct {
+	OrganizationID uuid.UUID `json:"organization_id"`
+	Month          string    `json:"month"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	CloseMonthArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
 func _(runGoGenerate *Event) {
 	_, _ = runGoGenerate.MarshalJSON, runGoGenerate.UnmarshalJSON
+}
+func _(runGoGenerate func() Owner) struct {
+	Fleet int32 `json:"fleet"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	Owner
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
 func _(runGoGenerate func() RevokeWebhookArgs) struct {
 	EndpointID uuid.UUID `json:"endpoint_id"`
@@ -324,6 +705,19 @@ func _(runGoGenerate func() SendWebhookArgs) struct {
 }
 func _(runGoGenerate *struct {
 	SendWebhookArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() TrackVehicleArgs) struct {
+	Owner
+	Vehicle  string  `json:"vehicle"`
+	Latitude float64 `json:"latitude"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	TrackVehicleArgs
 	taskimpl.NoMarshal
 }) {
 	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText

@@ -24,19 +24,18 @@ type recorder struct {
 }
 
 func (r *recorder) QueryRow(_ context.Context, _ string, args ...any) pgx.Row {
-	var texts []string
+	var lists [][]string
 	for _, a := range args {
 		switch a := a.(type) {
 		case []string:
-			texts = append(texts, a[0]) // at last the payload, then the organization
+			lists = append(lists, a) // the identities, the payloads, the organizations
 		case [][]byte:
 			if len(a) > 0 {
 				r.key = a[0]
 			}
 		}
 	}
-	n := len(texts)
-	r.payload, r.organization = texts[n-2], texts[n-1]
+	r.payload, r.organization = lists[1][0], lists[2][0]
 	return noRow{}
 }
 

@@ -114,7 +114,15 @@ var kindByInt = taskimpl.Kind[Of[int32]]{
 	Organization: func(args *Of[int32]) (string, error) {
 		return strconv.FormatInt(int64(args.Tenant), 10), nil
 	},
-	Decode: decodeByInt,
+	OrganizationField: "tenant",
+	Shape:             `{"root":{"kind":"struct","ref":"Of[int32]"},"structs":{"Of[int32]":[{"json":"tenant","go":"Tenant","type":{"kind":"int32"}}]}}`,
+	Decode:            decodeByInt,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [ByInt],
+// with the type of its payload.
+func (ByInt) TaskKind() *taskimpl.Kind[Of[int32]] {
+	return &kindByInt
 }
 
 // EnqueueByInt stores one job of [ByInt] in tx. It runs once tx commits; rolled
@@ -174,7 +182,15 @@ var kindByName = taskimpl.Kind[Of[Level]]{
 	Organization: func(args *Of[Level]) (string, error) {
 		return string(args.Tenant), nil
 	},
-	Decode: decodeByName,
+	OrganizationField: "tenant",
+	Shape:             `{"root":{"kind":"struct","ref":"Of[Level]"},"structs":{"Of[Level]":[{"json":"tenant","go":"Tenant","type":{"kind":"string"}}]}}`,
+	Decode:            decodeByName,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [ByName],
+// with the type of its payload.
+func (ByName) TaskKind() *taskimpl.Kind[Of[Level]] {
+	return &kindByName
 }
 
 // EnqueueByName stores one job of [ByName] in tx. It runs once tx commits;
@@ -234,7 +250,14 @@ var kindByStringer = taskimpl.Kind[Of[Numbered]]{
 	Organization: func(args *Of[Numbered]) (string, error) {
 		return taskimpl.Format(&args.Tenant), nil
 	},
+	Shape:  `{"root":{"kind":"struct","ref":"Of[Numbered]"},"structs":{"Of[Numbered]":[{"json":"tenant","go":"Tenant","type":{"kind":"int"}}]}}`,
 	Decode: decodeByStringer,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [ByStringer], with the type of its payload.
+func (ByStringer) TaskKind() *taskimpl.Kind[Of[Numbered]] {
+	return &kindByStringer
 }
 
 // EnqueueByStringer stores one job of [ByStringer] in tx. It runs once tx
@@ -294,7 +317,15 @@ var kindByText = taskimpl.Kind[Of[Fussy]]{
 	Organization: func(args *Of[Fussy]) (string, error) {
 		return taskimpl.Text(&args.Tenant)
 	},
-	Decode: decodeByText,
+	OrganizationField: "tenant",
+	Shape:             `{"root":{"kind":"struct","ref":"Of[Fussy]"},"structs":{"Of[Fussy]":[{"json":"tenant","go":"Tenant","type":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes.Fussy"}}]}}`,
+	Decode:            decodeByText,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [ByText],
+// with the type of its payload.
+func (ByText) TaskKind() *taskimpl.Kind[Of[Fussy]] {
+	return &kindByText
 }
 
 // EnqueueByText stores one job of [ByText] in tx. It runs once tx commits;
@@ -354,7 +385,15 @@ var kindByUUID = taskimpl.Kind[Of[uuid.UUID]]{
 	Organization: func(args *Of[uuid.UUID]) (string, error) {
 		return taskimpl.Text(&args.Tenant)
 	},
-	Decode: decodeByUUID,
+	OrganizationField: "tenant",
+	Shape:             `{"root":{"kind":"struct","ref":"Of[github.com/google/uuid.UUID]"},"structs":{"Of[github.com/google/uuid.UUID]":[{"json":"tenant","go":"Tenant","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
+	Decode:            decodeByUUID,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [ByUUID],
+// with the type of its payload.
+func (ByUUID) TaskKind() *taskimpl.Kind[Of[uuid.UUID]] {
+	return &kindByUUID
 }
 
 // EnqueueByUUID stores one job of [ByUUID] in tx. It runs once tx commits;
@@ -414,7 +453,15 @@ var kindByUint = taskimpl.Kind[Of[uint64]]{
 	Organization: func(args *Of[uint64]) (string, error) {
 		return strconv.FormatUint(uint64(args.Tenant), 10), nil
 	},
-	Decode: decodeByUint,
+	OrganizationField: "tenant",
+	Shape:             `{"root":{"kind":"struct","ref":"Of[uint64]"},"structs":{"Of[uint64]":[{"json":"tenant","go":"Tenant","type":{"kind":"uint64"}}]}}`,
+	Decode:            decodeByUint,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [ByUint],
+// with the type of its payload.
+func (ByUint) TaskKind() *taskimpl.Kind[Of[uint64]] {
+	return &kindByUint
 }
 
 // EnqueueByUint stores one job of [ByUint] in tx. It runs once tx commits;
@@ -478,7 +525,15 @@ var kindEverything = taskimpl.Kind[Everyone]{
 	Organization: func(args *Everyone) (string, error) {
 		return args.Source, nil
 	},
-	Decode: decodeEverything,
+	OrganizationField: "source",
+	Shape:             `{"root":{"kind":"struct","ref":"Everyone"},"structs":{"Everyone":[{"json":"Level","go":"Level","type":{"kind":"int"}},{"json":"addr","go":"Addr","type":{"kind":"opaque","ref":"net/netip.Addr"}},{"json":"array","go":"Array","type":{"kind":"array","elem":{"kind":"int16"},"len":3}},{"json":"at","go":"At","type":{"kind":"opaque","ref":"time.Time"}},{"json":"big","go":"Big","type":{"kind":"pointer","elem":{"kind":"opaque","ref":"math/big.Int"}}},{"json":"by_id","go":"ByID","type":{"kind":"map","elem":{"kind":"bool"},"key":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}},{"json":"by_number","go":"ByNumber","type":{"kind":"map","elem":{"kind":"map","elem":{"kind":"slice","elem":{"kind":"struct","ref":"Tree"}},"key":{"kind":"string"}},"key":{"kind":"int"}}},{"json":"bytes","go":"Bytes","type":{"kind":"bytes"}},{"json":"digits","go":"Digits","type":{"kind":"opaque","ref":"encoding/json.Number"}},{"json":"inline","go":"Inline","type":{"kind":"struct","ref":"Everyone/Inline"}},{"json":"names","go":"Names","type":{"kind":"struct","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[string,[]string]"}},{"json":"noted","go":"Noted","type":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes.Noted"}},{"json":"number","go":"Number","type":{"kind":"int64"},"quoted":true},{"json":"pair","go":"Pair","type":{"kind":"struct","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[Level,*time.Duration]"}},{"json":"promoted","go":"Promoted","type":{"kind":"string"}},{"json":"raw","go":"Raw","type":{"kind":"raw"}},{"json":"share","go":"Share","type":{"kind":"pointer","elem":{"kind":"float64"}},"omitempty":true},{"json":"source","go":"Source","type":{"kind":"string"}},{"json":"span","go":"Span","type":{"kind":"string"}},{"json":"stamp","go":"Stamp","type":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes.Stamp"}},{"json":"tree","go":"Tree","type":{"kind":"pointer","elem":{"kind":"struct","ref":"Tree"}}},{"json":"unsigned","go":"Unsigned","type":{"kind":"uint64"}}],"Everyone/Inline":[{"json":"yes","go":"Yes","type":{"kind":"bool"}}],"Tree":[{"json":"children","go":"Children","type":{"kind":"slice","elem":{"kind":"pointer","elem":{"kind":"struct","ref":"Tree"}}}},{"json":"name","go":"Name","type":{"kind":"string"}}],"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[Level,*time.Duration]":[{"json":"key","go":"Key","type":{"kind":"string"}},{"json":"value","go":"Value","type":{"kind":"pointer","elem":{"kind":"int64"}}}],"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[string,[]string]":[{"json":"key","go":"Key","type":{"kind":"string"}},{"json":"value","go":"Value","type":{"kind":"slice","elem":{"kind":"string"}}}]}}`,
+	Decode:            decodeEverything,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [Everything], with the type of its payload.
+func (Everything) TaskKind() *taskimpl.Kind[Everyone] {
+	return &kindEverything
 }
 
 // EnqueueEverything stores one job of [Everything] in tx. It runs once tx

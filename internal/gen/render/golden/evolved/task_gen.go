@@ -122,7 +122,14 @@ var kindArchive = taskimpl.Kind[Batch[uuid.UUID]]{
 		{Version: 1, ID: 0xd9baf236e10ad5bd},
 		{Version: 2, ID: 0xf12584295f96d082},
 	},
+	Shape:  `{"root":{"kind":"struct","ref":"Batch[github.com/google/uuid.UUID]"},"structs":{"Batch[github.com/google/uuid.UUID]":[{"json":"items","go":"Items","type":{"kind":"slice","elem":{"kind":"opaque","ref":"github.com/google/uuid.UUID"}}}]}}`,
 	Decode: decodeArchive,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Archive],
+// with the type of its payload.
+func (Archive) TaskKind() *taskimpl.Kind[Batch[uuid.UUID]] {
+	return &kindArchive
 }
 
 // EnqueueArchive stores one job of [Archive] in tx. It runs once tx commits;
@@ -293,7 +300,14 @@ var kindCode = taskimpl.Kind[Batch[int]]{
 		{Version: 1, ID: 0x0e8f7f17837b6871},
 		{Version: 2, ID: 0x550531708163ea12},
 	},
+	Shape:  `{"root":{"kind":"struct","ref":"Batch[int]"},"structs":{"Batch[int]":[{"json":"items","go":"Items","type":{"kind":"slice","elem":{"kind":"int"}}}]}}`,
 	Decode: decodeCode,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Code], with
+// the type of its payload.
+func (Code) TaskKind() *taskimpl.Kind[Batch[int]] {
+	return &kindCode
 }
 
 // EnqueueCode stores one job of [Code] in tx. It runs once tx commits; rolled
@@ -369,7 +383,14 @@ var kindDeliver = taskimpl.Kind[DeliverArgs]{
 		{Version: 4, ID: 0x3d9674e9801a837e},
 		{Version: 5, ID: 0x1529c5e1bc78ff5e},
 	},
+	Shape:  `{"root":{"kind":"struct","ref":"DeliverArgs"},"structs":{"DeliverArgs":[{"json":"count","go":"Count","type":{"kind":"int64"}},{"json":"level","go":"Level","type":{"kind":"string"},"omitempty":true},{"json":"names","go":"Names","type":{"kind":"slice","elem":{"kind":"string"}}},{"json":"tries","go":"Tries","type":{"kind":"pointer","elem":{"kind":"struct","ref":"Tries"}},"omitempty":true}],"Tries":[{"json":"max","go":"Max","type":{"kind":"int"}}]}}`,
 	Decode: decodeDeliver,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Deliver],
+// with the type of its payload.
+func (Deliver) TaskKind() *taskimpl.Kind[DeliverArgs] {
+	return &kindDeliver
 }
 
 // EnqueueDeliver stores one job of [Deliver] in tx. It runs once tx commits;
@@ -485,7 +506,14 @@ var kindList = taskimpl.Kind[Items]{
 		{Version: 1, ID: 0xee8322ada4af5319},
 		{Version: 2, ID: 0x5ffa732328442d41},
 	},
+	Shape:  `{"root":{"kind":"slice","elem":{"kind":"struct","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[Level,[]Tries]"}},"structs":{"Tries":[{"json":"max","go":"Max","type":{"kind":"int"}}],"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[Level,[]Tries]":[{"json":"key","go":"Key","type":{"kind":"string"}},{"json":"value","go":"Value","type":{"kind":"slice","elem":{"kind":"struct","ref":"Tries"}}}]}}`,
 	Decode: decodeList,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [List], with
+// the type of its payload.
+func (List) TaskKind() *taskimpl.Kind[Items] {
+	return &kindList
 }
 
 // EnqueueList stores one job of [List] in tx. It runs once tx commits; rolled
@@ -563,7 +591,14 @@ var kindLost = taskimpl.Kind[LostArgs]{
 		{Version: 1, ID: 0x76a8083f8fa26d73},
 		{Version: 2, ID: 0x2cfb347336230b9c},
 	},
+	Shape:  `{"root":{"kind":"struct","ref":"LostArgs"},"structs":{"LostArgs":[{"json":"sizes","go":"Sizes","type":{"kind":"map","elem":{"kind":"int"},"key":{"kind":"string"}}}]}}`,
 	Decode: decodeLost,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Lost], with
+// the type of its payload.
+func (Lost) TaskKind() *taskimpl.Kind[LostArgs] {
+	return &kindLost
 }
 
 // EnqueueLost stores one job of [Lost] in tx. It runs once tx commits; rolled
@@ -644,7 +679,14 @@ var kindRetired = taskimpl.Kind[opt.Of[RetiredArgs]]{
 		{Version: 2, ID: 0x6589666c83b48f14},
 		{Version: 5, ID: 0x4dd7cff65e5e93a5},
 	},
+	Shape:  `{"root":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/render/golden/evolved/opt.Of[github.com/pawlgo/pawl/internal/gen/render/golden/evolved.RetiredArgs]"}}`,
 	Decode: decodeRetired,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Retired],
+// with the type of its payload.
+func (Retired) TaskKind() *taskimpl.Kind[opt.Of[RetiredArgs]] {
+	return &kindRetired
 }
 
 // EnqueueRetired stores one job of [Retired] in tx. It runs once tx commits;
@@ -724,7 +766,14 @@ var kindShrink = taskimpl.Kind[ShrinkArgs]{
 		{Version: 2, ID: 0x2eb6f2301ae1be6c},
 		{Version: 3, ID: 0xe4fc92d5fd100a8a},
 	},
+	Shape:  `{"root":{"kind":"struct","ref":"ShrinkArgs"},"structs":{"ShrinkArgs":[{"json":"a","go":"A","type":{"kind":"int"}}]}}`,
 	Decode: decodeShrink,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Shrink],
+// with the type of its payload.
+func (Shrink) TaskKind() *taskimpl.Kind[ShrinkArgs] {
+	return &kindShrink
 }
 
 // EnqueueShrink stores one job of [Shrink] in tx. It runs once tx commits;
@@ -799,7 +848,14 @@ var kindText = taskimpl.Kind[Batch[string]]{
 		{Version: 1, ID: 0x900a4469df00ccbf},
 		{Version: 2, ID: 0xad0387b3bd8652f7},
 	},
+	Shape:  `{"root":{"kind":"struct","ref":"Batch[string]"},"structs":{"Batch[string]":[{"json":"items","go":"Items","type":{"kind":"slice","elem":{"kind":"string"}}}]}}`,
 	Decode: decodeText,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Text], with
+// the type of its payload.
+func (Text) TaskKind() *taskimpl.Kind[Batch[string]] {
+	return &kindText
 }
 
 // EnqueueText stores one job of [Text] in tx. It runs once tx commits; rolled
