@@ -59,7 +59,7 @@ func (s *Store) Listen(ctx context.Context, direct *pgx.ConnConfig) (*Listener, 
 func (l *Listener) begin(ctx context.Context) error {
 	id := uuid.New()
 	probe := "pawl_" + hex.EncodeToString(id[:])
-	if err := l.exec(ctx, "LISTEN "+l.store.channel+"; LISTEN "+probe); err != nil {
+	if err := l.exec(ctx, "LISTEN "+probe); err != nil {
 		return err
 	}
 	if err := l.store.call(ctx, `SELECT pg_catalog.pg_notify($1, '')`, []any{probe}, drain); err != nil {
@@ -71,8 +71,8 @@ func (l *Listener) begin(ctx context.Context) error {
 		n, err := l.conn.WaitForNotification(waiting)
 		switch {
 		case err == nil && n.Channel == probe:
-			return l.exec(ctx, "UNLISTEN "+probe)
-		case err == nil: // a wake-up; the caller looks for all work anyway
+			return l.exec(ctx, "LISTEN "+l.store.channel+"; UNLISTEN "+probe)
+		case err == nil: // of a channel that a hook of the user's listens on
 		case waiting.Err() != nil:
 			return ErrDeaf
 		default:

@@ -4,40 +4,42 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// keepAlive finds a dead peer of a quiet connection within half a minute. The
-// driver's own default takes an hour.
+// keepAlive finds a dead peer of a quiet connection within half a minute, the
+// driver's own default in an hour.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // sockets are the network connections of a store. The driver takes up to 15
-// seconds to let go of one whose other end is silent; with them at hand, the end
-// of a store does not wait for that.
+// seconds to let go of one whose other end is silent, and asks the server on
+// another one to cancel the statement meanwhile; with both at hand, the end of a
+// store does not wait for that.
 type sockets struct {
 	closing context.Context // ends dials that are under way
 	end     context.CancelFunc
 
-	mu   sync.Mutex
-	open map[*socket]struct{} // guarded by mu
-}
-
-type socket struct {
-	net.Conn
-	of *sockets
+	mu      sync.Mutex
+	conns   []*pgconn.PgConn         // guarded by mu; also some that are closed
+	cancels map[*cancelConn]struct{} // guarded by mu
 }
 
 func newSockets() *sockets {
-	s := &sockets{open: make(map[*socket]struct{})}
+	s := &sockets{cancels: make(map[*cancelConn]struct{})}
 	s.closing, s.end = context.WithCancel(context.Background())
 	return s
 }
 
-// through returns a dial function that remembers what dial opens.
-func (s *sockets) through(dial pgconn.DialFunc) pgconn.DialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
+// watch makes a connection that is about to be made one of s. What it is seen
+// to run on stays what the user's dial function returned.
+func (s *sockets) watch(c *pgx.ConnConfig) {
+	var up atomic.Bool // whoever dials now wants to cancel
+	dial, after := c.DialFunc, c.AfterConnect
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.closing, cancel)()
@@ -50,16 +52,53 @@ func (s *sockets) through(dial pgconn.DialFunc) pgconn.DialFunc {
 		}); ok {
 			_ = tcp.SetKeepAliveConfig(keepAlive) // without it, timeouts find out too
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.closing.Err() != nil {
-			_ = conn.Close()
-			return nil, net.ErrClosed
+		if up.Load() {
+			return s.addCancel(conn)
 		}
-		c := &socket{Conn: conn, of: s}
-		s.open[c] = struct{}{}
-		return c, nil
+		return conn, nil
 	}
+	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		up.Store(true)
+		if err := s.add(conn); err != nil {
+			return err
+		}
+		if after != nil {
+			return after(ctx, conn)
+		}
+		return nil
+	}
+}
+
+// add takes a connection in, and lets go of those that are closed.
+func (s *sockets) add(conn *pgconn.PgConn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.closing.Err(); err != nil {
+		return err
+	}
+	open := s.conns[:0]
+	for _, c := range s.conns {
+		select {
+		case <-c.CleanupDone():
+		default:
+			open = append(open, c)
+		}
+	}
+	clear(s.conns[len(open):])
+	s.conns = append(open, conn)
+	return nil
+}
+
+func (s *sockets) addCancel(conn net.Conn) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Err() != nil {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	c := &cancelConn{Conn: conn, of: s}
+	s.cancels[c] = struct{}{}
+	return c, nil
 }
 
 // cut closes all that is open, and lets nothing be opened any more.
@@ -67,16 +106,26 @@ func (s *sockets) cut() {
 	s.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.open {
+	for _, c := range s.conns {
+		_ = c.Conn().Close()
+	}
+	s.conns = nil
+	for c := range s.cancels {
 		_ = c.Conn.Close()
 	}
-	clear(s.open)
+	clear(s.cancels)
+}
+
+// cancelConn is a connection that asks the server to cancel a statement.
+type cancelConn struct {
+	net.Conn
+	of *sockets
 }
 
 // Close closes the connection.
-func (c *socket) Close() error {
+func (c *cancelConn) Close() error {
 	c.of.mu.Lock()
-	delete(c.of.open, c)
+	delete(c.of.cancels, c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }

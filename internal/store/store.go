@@ -72,7 +72,7 @@ func Open(ctx context.Context, user *pgxpool.Pool, schema string, conns int32) (
 				return err
 			}
 		}
-		c.DialFunc = sockets.through(c.DialFunc)
+		sockets.watch(c)
 		return nil
 	}
 	switch config.ConnConfig.DefaultQueryExecMode {
