@@ -152,6 +152,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("register the process: %w", err)
 	}
+	w.registerKinds(ctx)
 	w.health.serve()
 
 	var loops, helpers, settling sync.WaitGroup
