@@ -112,7 +112,14 @@ var kindEvaluateGeofences = taskimpl.Kind[EvaluateGeofencesArgs]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x01eaa779adbb383d}},
+	Shape:        `{"root":{"kind":"struct","ref":"EvaluateGeofencesArgs"},"structs":{"EvaluateGeofencesArgs":[{"json":"vehicle","go":"Vehicle","type":{"kind":"string"}}]}}`,
 	Decode:       decodeEvaluateGeofences,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [EvaluateGeofences], with the type of its payload.
+func (EvaluateGeofences) TaskKind() *taskimpl.Kind[EvaluateGeofencesArgs] {
+	return &kindEvaluateGeofences
 }
 
 // EnqueueEvaluateGeofences stores one job of [EvaluateGeofences] in tx. It runs
@@ -172,7 +179,14 @@ var kindExportTrips = taskimpl.Kind[ExportTripsArgs]{
 		return []any{&args.Vehicle}
 	},
 	Keep:   72 * time.Hour,
+	Shape:  `{"root":{"kind":"struct","ref":"ExportTripsArgs"},"structs":{"ExportTripsArgs":[{"json":"vehicle","go":"Vehicle","type":{"kind":"string"}}]}}`,
 	Decode: decodeExportTrips,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [ExportTrips], with the type of its payload.
+func (ExportTrips) TaskKind() *taskimpl.Kind[ExportTripsArgs] {
+	return &kindExportTrips
 }
 
 // EnqueueExportTrips stores one job of [ExportTrips] in tx. It runs once tx
@@ -231,7 +245,14 @@ var kindNotify = taskimpl.Kind[NotifyArgs]{
 		return []any{&args.EventID}
 	},
 	Keep:   72 * time.Hour,
+	Shape:  `{"root":{"kind":"struct","ref":"NotifyArgs"},"structs":{"NotifyArgs":[{"json":"event_id","go":"EventID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}},{"json":"text","go":"Text","type":{"kind":"string"}}]}}`,
 	Decode: decodeNotify,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by [Notify],
+// with the type of its payload.
+func (Notify) TaskKind() *taskimpl.Kind[NotifyArgs] {
+	return &kindNotify
 }
 
 // EnqueueNotify stores one job of [Notify] in tx. It runs once tx commits;
@@ -290,7 +311,14 @@ var kindPurgePositions = taskimpl.Kind[PurgePositionsArgs]{
 		return []any{&args.Vehicle}
 	},
 	Keep:   time.Hour,
+	Shape:  `{"root":{"kind":"struct","ref":"PurgePositionsArgs"},"structs":{"PurgePositionsArgs":[{"json":"vehicle","go":"Vehicle","type":{"kind":"string"}}]}}`,
 	Decode: decodePurgePositions,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [PurgePositions], with the type of its payload.
+func (PurgePositions) TaskKind() *taskimpl.Kind[PurgePositionsArgs] {
+	return &kindPurgePositions
 }
 
 // EnqueuePurgePositions stores one job of [PurgePositions] in tx. It runs once
@@ -346,7 +374,14 @@ var kindReconcileTrips = taskimpl.Kind[ReconcileTripsArgs]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x007454de9284bce4}},
+	Shape:        `{"root":{"kind":"struct","ref":"ReconcileTripsArgs"},"structs":{"ReconcileTripsArgs":[{"json":"vehicle","go":"Vehicle","type":{"kind":"string"}}]}}`,
 	Decode:       decodeReconcileTrips,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [ReconcileTrips], with the type of its payload.
+func (ReconcileTrips) TaskKind() *taskimpl.Kind[ReconcileTripsArgs] {
+	return &kindReconcileTrips
 }
 
 // EnqueueReconcileTrips stores one job of [ReconcileTrips] in tx. It runs once
@@ -406,7 +441,14 @@ var kindRenderTripReport = taskimpl.Kind[RenderTripReportArgs]{
 		return []any{&args.TripID}
 	},
 	Keep:   72 * time.Hour,
+	Shape:  `{"root":{"kind":"struct","ref":"RenderTripReportArgs"},"structs":{"RenderTripReportArgs":[{"json":"trip_id","go":"TripID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
 	Decode: decodeRenderTripReport,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [RenderTripReport], with the type of its payload.
+func (RenderTripReport) TaskKind() *taskimpl.Kind[RenderTripReportArgs] {
+	return &kindRenderTripReport
 }
 
 // EnqueueRenderTripReport stores one job of [RenderTripReport] in tx. It runs
@@ -466,7 +508,14 @@ var kindSendWebhook = taskimpl.Kind[SendWebhookArgs]{
 		return []any{&args.EndpointID, &args.EventID}
 	},
 	Keep:   72 * time.Hour,
+	Shape:  `{"root":{"kind":"struct","ref":"SendWebhookArgs"},"structs":{"SendWebhookArgs":[{"json":"body","go":"Body","type":{"kind":"bytes"}},{"json":"endpoint_id","go":"EndpointID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}},{"json":"event","go":"Event","type":{"kind":"string"}},{"json":"event_id","go":"EventID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
 	Decode: decodeSendWebhook,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [SendWebhook], with the type of its payload.
+func (SendWebhook) TaskKind() *taskimpl.Kind[SendWebhookArgs] {
+	return &kindSendWebhook
 }
 
 // EnqueueSendWebhook stores one job of [SendWebhook] in tx. It runs once tx

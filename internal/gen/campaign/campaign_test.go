@@ -225,12 +225,19 @@ func (m *module) checks(accepted []*placed) {
 	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
 		var handlers, tasks strings.Builder
 		for _, d := range byPackage[pkg] {
-			fmt.Fprintf(&handlers, "func (h checked) Handle%s(_ context.Context, job *task.Job[%s]) error {\n\t*h.got = job.Args\n\treturn nil\n}\n\n", d.name, d.payload)
+			tx := ""
+			if d.transactional {
+				tx = "_ pgx.Tx, "
+			}
+			fmt.Fprintf(&handlers, "func (h checked) Handle%s(_ context.Context, %sjob *task.Job[%s]) error {\n\t*h.got = job.Args\n\treturn nil\n}\n\n", d.name, tx, d.payload)
 			fmt.Fprintf(&tasks, "\t\tcheck.Of(%q, Kind%[2]s, Enqueue%[2]s, tables, &got, %[3]t),\n", pkg+"."+d.name, d.name, d.hides)
 		}
 		text := "type checked struct{ got *any }\n\n" + handlers.String() +
 			"func Checks() []check.Task {\n\tvar got any\n\ttables := Tables(checked{&got})\n\treturn []check.Task{\n" + tasks.String() + "\t}\n}\n"
 		header := "package " + pkg + "\n\nimport (\n\t\"context\"\n\t\"" + modulePath + "/check\"\n\t\"github.com/pawlgo/pawl/task\"\n"
+		if refers(text, "pgx") {
+			header += "\t\"github.com/jackc/pgx/v5\"\n"
+		}
 		if refers(text, "lib") {
 			header += "\t\"" + modulePath + "/lib\"\n"
 		}

@@ -18,6 +18,8 @@ type declaration struct {
 	faults []string
 	// hides says that a field of the payload hides another.
 	hides bool
+	// transactional says that the handler gets a transaction.
+	transactional bool
 }
 
 // faults are the mistakes that declarations have, at most one each.

@@ -94,10 +94,27 @@ func (w *writer) directives() []string {
 		n := 1 + w.IntN(len(w.fields))
 		all = append(all, "//task:idempotency fields="+strings.Join(w.fields[:n], ",")+" keep="+pick(w, "1h", "72h", "1s"))
 	}
+	if members := w.members(); len(members) > 0 && w.chance(30) {
+		all = append(all, "//task:order fields="+strings.Join(members[:1+w.IntN(len(members))], ","))
+	}
+	if w.chance(25) {
+		w.d.transactional = true
+		all = append(all, "//task:transactional"+pick(w, "", " isolation=read_committed", " isolation=repeatable_read", "\tisolation=serializable"))
+	}
 	if w.tenant != "" {
 		all = append(all, "//task:organization "+w.tenant)
 	}
 	return w.badDirective(all)
+}
+
+// members returns fields of the payload in a random order.
+func (w *writer) members() []string {
+	members := slices.Clone(w.fields)
+	if w.tenant != "" {
+		members = append(members, w.tenant)
+	}
+	w.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	return members
 }
 
 // badDirective puts something wrong among the directives, or nothing. The first
@@ -119,11 +136,12 @@ func (w *writer) badDirective(all []string) []string {
 			return strings.HasPrefix(d, "//task:retry") || strings.HasPrefix(d, "//task:timeout") || strings.HasPrefix(d, "//task:priority")
 		}), "//task:"+pick(w,
 			"retry attempts=0", "retry attempts=99999", "retry jitter=2", "retry base=2h max=1h", "retry unknown=11", "retry base=soon", "retry attempts=3 attempts=3",
-			"retry attemps=3", "retry 3", "retry", "retry attempts = 3", "timeout 0s", "timeout -1s", "timeout 5", "timeout", "priority hihg", "priority 3", "priority"))
+			"retry attemps=3", "retry 3", "retry", "retry attempts = 3", "timeout 0s", "timeout -1s", "timeout 5", "timeout", "priority hihg", "priority 3", "priority",
+			"transactional serializable", "transactional isolation=dirty", "transactional level=serializable", "order", "order A", "order fields=A,A", "order keep=1h"))
 	case w.fault("a field that does not exist"):
 		all = append(slices.DeleteFunc(all, func(d string) bool {
-			return strings.HasPrefix(d, "//task:idempotency") || strings.HasPrefix(d, "//task:organization")
-		}), "//task:"+pick(w, "idempotency fields=Nothing keep=1h", "organization Nothing", "idempotency fields=x keep=1h", "idempotency fields=,, keep=1h"))
+			return strings.HasPrefix(d, "//task:idempotency") || strings.HasPrefix(d, "//task:organization") || strings.HasPrefix(d, "//task:order")
+		}), "//task:"+pick(w, "idempotency fields=Nothing keep=1h", "organization Nothing", "idempotency fields=x keep=1h", "idempotency fields=,, keep=1h", "order fields=Nothing", "order fields=x"))
 	case w.fault("a comment behind"):
 		all[w.IntN(len(all))] += pick(w, " // why", "//why")
 	}

@@ -21,6 +21,7 @@ import (
 //
 //task:queue shapes
 //task:idempotency fields=Source,Tree,ByNumber keep=1m30s
+//task:order fields=Promoted,Tree,Source
 //task:organization Source
 type Everything struct{ task.Task[Everyone] }
 

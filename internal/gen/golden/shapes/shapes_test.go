@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,24 +93,34 @@ func TestOrganizations(t *testing.T) {
 	id := uuid.New()
 	for name, tt := range map[string]struct {
 		enqueue func(*recorder) error
+		field   string // for plain SQL: none where JSON has another text
 		want    string
 	}{
-		"named string": {func(r *recorder) error { return second(EnqueueByName(t.Context(), r, Of[Level]{"x"})) }, "x"},
-		"integer":      {func(r *recorder) error { return second(EnqueueByInt(t.Context(), r, Of[int32]{-7})) }, "-7"},
-		"unsigned":     {func(r *recorder) error { return second(EnqueueByUint(t.Context(), r, Of[uint64]{1<<64 - 1})) }, "18446744073709551615"},
-		"uuid":         {func(r *recorder) error { return second(EnqueueByUUID(t.Context(), r, Of[uuid.UUID]{id})) }, id.String()},
-		"zero uuid":    {func(r *recorder) error { return second(EnqueueByUUID(t.Context(), r, Of[uuid.UUID]{})) }, ""},
-		"stringer":     {func(r *recorder) error { return second(EnqueueByStringer(t.Context(), r, Of[Numbered]{5})) }, "tenant-5"},
-		"zero":         {func(r *recorder) error { return second(EnqueueByStringer(t.Context(), r, Of[Numbered]{})) }, ""},
-		"text":         {func(r *recorder) error { return second(EnqueueByText(t.Context(), r, Of[Fussy]{Fussy{"ok"}})) }, "ok"},
+		"named string": {func(r *recorder) error { return second(EnqueueByName(t.Context(), r, Of[Level]{"x"})) }, kindByName.OrganizationField, "x"},
+		"integer":      {func(r *recorder) error { return second(EnqueueByInt(t.Context(), r, Of[int32]{-7})) }, kindByInt.OrganizationField, "-7"},
+		"unsigned":     {func(r *recorder) error { return second(EnqueueByUint(t.Context(), r, Of[uint64]{1<<64 - 1})) }, kindByUint.OrganizationField, "18446744073709551615"},
+		"uuid":         {func(r *recorder) error { return second(EnqueueByUUID(t.Context(), r, Of[uuid.UUID]{id})) }, kindByUUID.OrganizationField, id.String()},
+		"zero uuid":    {func(r *recorder) error { return second(EnqueueByUUID(t.Context(), r, Of[uuid.UUID]{})) }, "", ""},
+		"stringer":     {func(r *recorder) error { return second(EnqueueByStringer(t.Context(), r, Of[Numbered]{5})) }, kindByStringer.OrganizationField, "tenant-5"},
+		"zero":         {func(r *recorder) error { return second(EnqueueByStringer(t.Context(), r, Of[Numbered]{})) }, "", ""},
+		"text":         {func(r *recorder) error { return second(EnqueueByText(t.Context(), r, Of[Fussy]{Fussy{"ok"}})) }, kindByText.OrganizationField, "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tx := &recorder{}
 			require.ErrorIs(t, tt.enqueue(tx), errNoDatabase)
 			require.Equal(t, tt.want, tx.organization)
+			if tt.field != "" {
+				var stored map[string]any
+				d := json.NewDecoder(strings.NewReader(tx.payload))
+				d.UseNumber()
+				require.NoError(t, d.Decode(&stored))
+				require.Equal(t, tt.want, fmt.Sprint(stored[tt.field]))
+			}
 		})
 	}
+	require.Empty(t, kindByStringer.OrganizationField)
+	require.Equal(t, "tenant", kindByText.OrganizationField)
 }
 
 // An organization that cannot be read refuses the enqueue before any SQL.

@@ -94,6 +94,9 @@ const KindByUint = "by_uint"
 //   - 1m for each attempt
 //   - idempotent by Source, Tree, ByNumber, while unfinished and for at least
 //     1m30s
+//   - jobs of equal Promoted, Tree, Source run one at a time, in the order of
+//     their enqueue; a retry holds those behind it, a dead letter or a
+//     cancellation lets them go
 //   - the organization is Source
 const KindEverything = "everything"
 
@@ -526,6 +529,7 @@ var kindEverything = taskimpl.Kind[Everyone]{
 		return args.Source, nil
 	},
 	OrganizationField: "source",
+	Order:             []string{"promoted", "tree", "source"},
 	Shape:             `{"root":{"kind":"struct","ref":"Everyone"},"structs":{"Everyone":[{"json":"Level","go":"Level","type":{"kind":"int"}},{"json":"addr","go":"Addr","type":{"kind":"opaque","ref":"net/netip.Addr"}},{"json":"array","go":"Array","type":{"kind":"array","elem":{"kind":"int16"},"len":3}},{"json":"at","go":"At","type":{"kind":"opaque","ref":"time.Time"}},{"json":"big","go":"Big","type":{"kind":"pointer","elem":{"kind":"opaque","ref":"math/big.Int"}}},{"json":"by_id","go":"ByID","type":{"kind":"map","elem":{"kind":"bool"},"key":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}},{"json":"by_number","go":"ByNumber","type":{"kind":"map","elem":{"kind":"map","elem":{"kind":"slice","elem":{"kind":"struct","ref":"Tree"}},"key":{"kind":"string"}},"key":{"kind":"int"}}},{"json":"bytes","go":"Bytes","type":{"kind":"bytes"}},{"json":"digits","go":"Digits","type":{"kind":"opaque","ref":"encoding/json.Number"}},{"json":"inline","go":"Inline","type":{"kind":"struct","ref":"Everyone/Inline"}},{"json":"names","go":"Names","type":{"kind":"struct","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[string,[]string]"}},{"json":"noted","go":"Noted","type":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes.Noted"}},{"json":"number","go":"Number","type":{"kind":"int64"},"quoted":true},{"json":"pair","go":"Pair","type":{"kind":"struct","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[Level,*time.Duration]"}},{"json":"promoted","go":"Promoted","type":{"kind":"string"}},{"json":"raw","go":"Raw","type":{"kind":"raw"}},{"json":"share","go":"Share","type":{"kind":"pointer","elem":{"kind":"float64"}},"omitempty":true},{"json":"source","go":"Source","type":{"kind":"string"}},{"json":"span","go":"Span","type":{"kind":"string"}},{"json":"stamp","go":"Stamp","type":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/golden/shapes.Stamp"}},{"json":"tree","go":"Tree","type":{"kind":"pointer","elem":{"kind":"struct","ref":"Tree"}}},{"json":"unsigned","go":"Unsigned","type":{"kind":"uint64"}}],"Everyone/Inline":[{"json":"yes","go":"Yes","type":{"kind":"bool"}}],"Tree":[{"json":"children","go":"Children","type":{"kind":"slice","elem":{"kind":"pointer","elem":{"kind":"struct","ref":"Tree"}}}},{"json":"name","go":"Name","type":{"kind":"string"}}],"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[Level,*time.Duration]":[{"json":"key","go":"Key","type":{"kind":"string"}},{"json":"value","go":"Value","type":{"kind":"pointer","elem":{"kind":"int64"}}}],"github.com/pawlgo/pawl/internal/gen/golden/shapes/library.Pair[string,[]string]":[{"json":"key","go":"Key","type":{"kind":"string"}},{"json":"value","go":"Value","type":{"kind":"slice","elem":{"kind":"string"}}}]}}`,
 	Decode:            decodeEverything,
 }
@@ -546,6 +550,9 @@ func (Everything) TaskKind() *taskimpl.Kind[Everyone] {
 //   - 1m for each attempt
 //   - idempotent by Source, Tree, ByNumber, while unfinished and for at least
 //     1m30s
+//   - jobs of equal Promoted, Tree, Source run one at a time, in the order of
+//     their enqueue; a retry holds those behind it, a dead letter or a
+//     cancellation lets them go
 //   - the organization is Source
 func EnqueueEverything(ctx context.Context, tx task.Tx, args Everyone, opts ...task.EnqueueOption) (task.Receipt, error) {
 	return taskimpl.Enqueue(ctx, tx, &kindEverything, args, opts)
@@ -561,6 +568,9 @@ func EnqueueEverything(ctx context.Context, tx task.Tx, args Everyone, opts ...t
 //   - 1m for each attempt
 //   - idempotent by Source, Tree, ByNumber, while unfinished and for at least
 //     1m30s
+//   - jobs of equal Promoted, Tree, Source run one at a time, in the order of
+//     their enqueue; a retry holds those behind it, a dead letter or a
+//     cancellation lets them go
 //   - the organization is Source
 func EnqueueManyEverything(ctx context.Context, tx task.Tx, args []Everyone, opts ...task.EnqueueOption) ([]task.Receipt, error) {
 	return taskimpl.EnqueueMany(ctx, tx, &kindEverything, args, opts)
@@ -591,6 +601,9 @@ type ShapesHandlers interface {
 	//   - 1m for each attempt
 	//   - idempotent by Source, Tree, ByNumber, while unfinished and for at least
 	//     1m30s
+	//   - jobs of equal Promoted, Tree, Source run one at a time, in the order of
+	//     their enqueue; a retry holds those behind it, a dead letter or a
+	//     cancellation lets them go
 	//   - the organization is Source
 	HandleEverything(ctx context.Context, job *task.Job[Everyone]) error
 }

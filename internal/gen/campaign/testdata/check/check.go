@@ -55,8 +55,15 @@ func Of[A any](name, kind string, enqueue enqueue[A], tables []task.Table, got *
 		if !ok {
 			return fmt.Errorf("no row for the kind %s", kind)
 		}
+		if err := fits(raw, row.Registration); err != nil {
+			return err
+		}
 		*got = nil
-		if err := row.Run(context.Background(), &dispatch.Delivery{Kind: kind, Version: row.Current, Attempt: 1, Args: raw}); err != nil {
+		run := row.Run
+		if row.RunTx != nil {
+			run = func(ctx context.Context, d *dispatch.Delivery) error { return row.RunTx(ctx, nil, d) }
+		}
+		if err := run(context.Background(), &dispatch.Delivery{Kind: kind, Version: row.Current, Attempt: 1, Args: raw}); err != nil {
 			return fmt.Errorf("run with %s: %w", raw, err)
 		}
 		if !reflect.DeepEqual(*got, any(plain)) {
@@ -78,6 +85,46 @@ func rowOf(tables []task.Table, kind string) (dispatch.Row, bool) {
 		}
 	}
 	return dispatch.Row{}, false
+}
+
+// fits holds what plain SQL is told against what Go stores: the members of the
+// object, and which of them order the jobs.
+func fits(raw []byte, told *dispatch.Registration) error {
+	var shape struct {
+		Root    struct{ Kind, Ref string }
+		Structs map[string][]struct{ JSON string }
+	}
+	if err := json.Unmarshal([]byte(told.Shape), &shape); err != nil {
+		return fmt.Errorf("the shape %s: %w", told.Shape, err)
+	}
+	if shape.Root.Kind != "struct" {
+		if len(told.Order) > 0 || told.OrganizationField != "" {
+			return fmt.Errorf("members of %s, which is no object", shape.Root.Kind)
+		}
+		return nil
+	}
+	members := map[string]bool{}
+	for _, f := range shape.Structs[shape.Root.Ref] {
+		members[f.JSON] = true
+	}
+	var stored map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &stored); err != nil {
+		return fmt.Errorf("%s is no object: %w", raw, err)
+	}
+	for name := range stored {
+		if !members[name] {
+			return fmt.Errorf("%s has a member %s, and the shape has not: %s", raw, name, told.Shape)
+		}
+	}
+	for _, name := range told.Order {
+		if !members[name] {
+			return fmt.Errorf("the order is by %s, which is not in %s", name, told.Shape)
+		}
+	}
+	if name := told.OrganizationField; name != "" && !members[name] {
+		return fmt.Errorf("the organization is %s, which is not in %s", name, told.Shape)
+	}
+	return nil
 }
 
 // recorder is a transaction that keeps the payload.
