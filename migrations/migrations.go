@@ -197,6 +197,7 @@ func (m migration) render(schema string) string {
 		"{schema}", ident(schema),
 		"{channel}", "'"+store.Channel(schema)+"'",
 		"{lock_day}", strconv.FormatInt(lockKey("day", schema), 10),
+		"{lock_order}", strconv.FormatInt(int64(int32(lockKey("order", schema))), 10),
 		"{pinned}", pinned,
 		"$$", dollar(schema),
 	).Replace(m.text) +

@@ -117,7 +117,7 @@ func TestTwoSchemasOfOneDatabase(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), pool, migrations.Options{Schema: "one"}))
 	require.NoError(t, migrations.Up(t.Context(), pool, migrations.Options{Schema: "two"}))
 	same := strings.NewReplacer("two", "one", store.Channel("two"), store.Channel("one"))
-	locks := regexp.MustCompile(`pg_advisory_xact_lock\(-?\d+\)`) // of one schema each
+	locks := regexp.MustCompile(`advisory_xact_lock\(-?\d+`) // of one schema each
 	one, two := catalog(t, pool, "one"), same.Replace(catalog(t, pool, "two"))
 	require.Equal(t, locks.ReplaceAllString(one, "lock"), locks.ReplaceAllString(two, "lock"))
 	require.NotEqual(t, locks.FindString(one), locks.FindString(two))

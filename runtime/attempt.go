@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
@@ -28,7 +29,8 @@ type attempt struct {
 	row     dispatch.Row
 	suspect bool
 
-	ctx     context.Context
+	ctx     context.Context         // of the handler
+	end     context.CancelCauseFunc // ends ctx before its time
 	started time.Time
 	ended   atomic.Bool // its verdict has been handed over; the first one counts
 }
@@ -37,41 +39,48 @@ type attempt struct {
 // group owns it.
 func (a *attempt) start(s *session) {
 	w := a.w
+	ctx, end := context.WithCancelCause(s.ctx)
+	a.end = end
 	w.attempts.add(a)
 	a.q.running.Add(1)
 	w.counters.running.Add(1)
-	go a.run(s)
+	go a.run(ctx)
 }
 
-func (a *attempt) run(s *session) {
+func (a *attempt) run(ctx context.Context) {
 	defer a.w.attempts.remove(a)
 	defer a.w.counters.running.Add(-1)
+	defer a.end(nil)
 
 	switch {
+	case a.job.Cancelled:
+		a.conclude(verdict{outcome: store.Cancelled, code: codeCancelled, summary: "cancelled while it waited"}, &commit{})
+		return
 	case a.job.Missing:
-		a.conclude(verdict{outcome: store.Quarantine, summary: "claimed, but the job has no row"})
+		a.conclude(verdict{outcome: store.Quarantine, summary: "claimed, but the job has no row"}, &commit{})
 		return
 	case a.job.Attempt > a.job.MaxAttempts:
 		a.conclude(verdict{outcome: store.Dead, code: codeExhausted,
-			summary: fmt.Sprintf("it was waiting for attempt %d of %d", a.job.Attempt, a.job.MaxAttempts)})
+			summary: fmt.Sprintf("it was waiting for attempt %d of %d", a.job.Attempt, a.job.MaxAttempts)}, &commit{})
 		return
 	}
 
-	ctx, cancel := context.WithTimeoutCause(s.ctx, a.row.Policy.Timeout, task.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.row.Policy.Timeout, task.ErrTimeout)
 	defer cancel()
 	a.ctx = ctx
 	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
-	v := a.judge(a.call(ctx))
+	c := &commit{}
+	v := a.judge(a.call(ctx, c))
 	watchdog.Stop()
-	// If the watchdog gave up on this attempt, it counted it as stuck.
-	if !a.conclude(v) {
+	if !a.conclude(v, c) {
+		// The watchdog gave up on this attempt, and counted it as stuck.
 		a.w.counters.stuck.Add(-1)
 		a.log().Warn("a stuck handler has returned", "after", time.Since(a.started))
 	}
 }
 
 // call runs the handler and turns every way in which it can end into an error.
-func (a *attempt) call(ctx context.Context) (err error) {
+func (a *attempt) call(ctx context.Context, c *commit) (err error) {
 	returned := false
 	done := make(chan struct{})
 	// Goexit ends a goroutine, and nothing can bring it back. Were it this one,
@@ -88,15 +97,27 @@ func (a *attempt) call(ctx context.Context) (err error) {
 				err = errGoexit
 			}
 		}()
-		err = a.row.Run(ctx, &dispatch.Delivery{
-			ID: a.job.ID, Kind: a.job.Kind, Queue: a.q.name, OrganizationID: a.job.OrganizationID,
-			Version: a.job.Version, Attempt: a.job.Attempt, MaxAttempts: a.job.MaxAttempts,
-			EnqueuedAt: a.job.EnqueuedAt, RunAt: a.job.RunAt, Args: a.job.Args,
-		})
+		err = a.handle(ctx, c)
 		returned = true
 	}()
 	<-done
 	return err
+}
+
+// handle runs the handler inside the middleware, and where the task is
+// transactional both inside a transaction.
+func (a *attempt) handle(ctx context.Context, c *commit) error {
+	d := &dispatch.Delivery{
+		ID: a.job.ID, Kind: a.job.Kind, Queue: a.q.name, OrganizationID: a.job.OrganizationID,
+		Version: a.job.Version, Attempt: a.job.Attempt, MaxAttempts: a.job.MaxAttempts,
+		EnqueuedAt: a.job.EnqueuedAt, RunAt: a.job.RunAt, Args: a.job.Args,
+	}
+	if a.row.RunTx == nil {
+		return a.w.through(ctx, d, func(ctx context.Context) error { return a.row.Run(ctx, d) })
+	}
+	return a.transact(ctx, c, func(tx pgx.Tx) error {
+		return a.w.through(ctx, d, func(ctx context.Context) error { return a.row.RunTx(ctx, tx, d) })
+	})
 }
 
 // judge turns the handler's error into a verdict, and tells the log.
@@ -148,7 +169,7 @@ func (a *attempt) giveUp() {
 	stuck := fmt.Errorf("%w of %v and the handler ignores its context", task.ErrTimeout, a.row.Policy.Timeout)
 	v := decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, stuck, task.ErrTimeout, rand.Float64())
 	a.w.counters.stuck.Add(1)
-	if !a.conclude(v) {
+	if !a.conclude(v, &commit{}) {
 		a.w.counters.stuck.Add(-1)
 		return
 	}
@@ -157,21 +178,24 @@ func (a *attempt) giveUp() {
 	a.log().Error("the handler ignores the end of its context and holds a goroutine", "timeout", a.row.Policy.Timeout)
 }
 
-// conclude hands the verdict over for settlement and frees the slot. It reports
-// whether it was the first to do so.
-func (a *attempt) conclude(v verdict) bool {
+// conclude hands the verdict over for settlement, unless it was committed with
+// the handler's transaction, and frees the slot. It reports whether it was the
+// first to do so.
+func (a *attempt) conclude(v verdict, c *commit) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false
 	}
-	a.w.settler.add(ending{
-		q: a.q, owner: a.owner, kind: a.job.Kind,
+	e := ending{
+		q: a.q, owner: a.owner, kind: a.job.Kind, suspect: a.suspect, unsure: c.unsure,
 		Settlement: store.Settlement{
-			Token: a.job.Token, Position: a.job.Position, ID: a.job.ID,
+			Token: a.job.Token, Position: a.job.Position, ID: a.job.ID, Ordered: a.job.Ordered,
 			Outcome: v.outcome, Delay: v.delay, Code: v.code, Summary: v.summary,
 		},
-	})
-	if a.suspect {
-		a.w.releaseSuspect(nil)
+	}
+	if c.done {
+		a.w.settler.report([]ending{e}, []store.Outcome{v.outcome}, false)
+	} else {
+		a.w.settler.add(e)
 	}
 	a.q.running.Add(-1)
 	a.q.release()

@@ -49,6 +49,9 @@ type Config struct {
 	// Logger gets what an operator should know; slog.Default() where nil.
 	Logger *slog.Logger
 
+	// Middleware runs around every handler, the first one outermost.
+	Middleware []Middleware
+
 	// Lease is how long the jobs of a process that stopped are left alone
 	// before others take them; 15 s where zero.
 	Lease time.Duration

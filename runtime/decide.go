@@ -21,6 +21,7 @@ const (
 	codeUndecodable = "undecodable" // the stored payload does not decode
 	codeExhausted   = "attempts_exhausted"
 	codeLeaseLost   = "lease_lost"
+	codeCancelled   = "cancelled" // somebody cancelled the job
 )
 
 // panicError is what a handler's panic becomes.
@@ -72,6 +73,8 @@ func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, rando
 	switch {
 	case is[*dispatch.DecodeError](err):
 		return verdict{outcome: store.Dead, code: codeUndecodable, summary: summarize(err)}
+	case errors.Is(cause, task.ErrCancelled):
+		return verdict{outcome: store.Cancelled, code: codeCancelled, summary: summarize(err)}
 	case is[*panicError](err):
 		code = codePanic
 	case errors.Is(err, errGoexit):

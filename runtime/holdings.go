@@ -2,10 +2,12 @@ package runtime
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/pawlgo/pawl/task"
 )
 
 const (
@@ -26,20 +28,24 @@ type holdings struct {
 	lost time.Time         // guarded by mu; when the answer to a claim was last lost
 }
 
-func (h *holdings) add(token uuid.UUID, n int) {
+func (h *holdings) add(tokens ...uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open == nil {
 		h.open = make(map[uuid.UUID]int)
 	}
-	h.open[token] += n
+	for _, token := range tokens {
+		h.open[token]++
+	}
 }
 
-func (h *holdings) done(token uuid.UUID) {
+func (h *holdings) done(tokens ...uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.open[token]--; h.open[token] <= 0 {
-		delete(h.open, token)
+	for _, token := range tokens {
+		if h.open[token]--; h.open[token] <= 0 {
+			delete(h.open, token)
+		}
 	}
 }
 
@@ -67,13 +73,22 @@ func (h *holdings) lostLately() bool {
 	return !h.lost.IsZero() && time.Since(h.lost) < lostFor
 }
 
-// reconcile gives back the jobs of leases that the process does not know of. A
-// claim is known from before it is sent, so one under way is never taken for
-// lost.
+// reconcile compares what the process holds with what the database says. It
+// gives back the jobs of leases that the process does not know of: a claim is
+// known from before it is sent, so one under way is never taken for lost. And it
+// ends the handlers whose leases are gone, as somebody's hand may have done.
 func (w *Worker) reconcile(ctx context.Context, process uuid.UUID) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
+	running := w.attempts.all() // before the database is asked: these have their lease
 	tokens, err := w.store.Leases(ctx, process)
+	if err == nil {
+		for _, a := range running {
+			if a.owner == process && !slices.Contains(tokens, a.job.Token) {
+				a.end(task.ErrLeaseLost)
+			}
+		}
+	}
 	var jobs int
 	if unknown := w.holdings.unknown(tokens); err == nil && len(unknown) > 0 {
 		jobs, err = w.store.ReleaseLeases(ctx, process, unknown...)

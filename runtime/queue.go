@@ -28,6 +28,9 @@ const (
 	claimRetry = time.Second
 	// suspectRetry is how long a queue leaves suspects that somebody has locked.
 	suspectRetry = 50 * time.Millisecond
+	// turnsAgain is the pause before a claim looks after more order keys than one
+	// claim does.
+	turnsAgain = 10 * time.Millisecond
 	// fullShare is the part of the time that scans from the beginning may take.
 	fullShare = 20 // one in
 	// fullAtLeast is how often there is one, however long they take: what
@@ -40,6 +43,8 @@ type queue struct {
 	served
 	w            *Worker
 	capabilities []int64
+	alone        []int64 // those of transactional tasks, whose jobs get a lease each
+	ordered      bool    // it has kinds with order keys
 
 	slots chan struct{} // a token for each free slot
 	woken chan struct{} // something may be due
@@ -53,6 +58,7 @@ type queue struct {
 	fullTook time.Duration               // the loop's alone: what the last one took
 
 	suspects atomic.Bool // as far as is known, some wait for the worker's gate
+	paused   atomic.Bool // at the last claim
 
 	running atomic.Int64
 	claimed atomic.Int64
@@ -67,7 +73,11 @@ func newQueue(w *Worker, s served) *queue {
 	for _, row := range s.rows {
 		for _, v := range row.Versions {
 			q.capabilities = append(q.capabilities, v.Capability)
+			if row.RunTx != nil {
+				q.alone = append(q.alone, v.Capability)
+			}
 		}
+		q.ordered = q.ordered || row.Ordered
 	}
 	slices.Sort(q.capabilities)
 	for range s.concurrency {
@@ -219,14 +229,19 @@ func (q *queue) idle(ctx context.Context, err error, next time.Duration, own tim
 // It returns how many, and after how long the next job becomes due.
 func (q *queue) claim(ctx context.Context, s *session, free int) (started int, next time.Duration, err error) {
 	w := q.w
-	c := &store.Claim{Owner: s.process, Token: uuid.New(), Queue: q.name, Limit: free, Capabilities: q.capabilities, Floors: q.floors}
+	c := &store.Claim{Owner: s.process, Token: uuid.New(), Queue: q.name, Limit: free, Capabilities: q.capabilities, Floors: q.floors, Ordered: q.ordered, Alone: q.alone}
+	if q.alone != nil {
+		c.AloneTokens = make([]uuid.UUID, free)
+		for i := range c.AloneTokens {
+			c.AloneTokens[i] = uuid.New()
+		}
+	}
 	if q.suspects.Load() && w.takeSuspect() {
 		c.SuspectToken = uuid.New()
 	}
-	w.holdings.add(c.Token, 1)
-	w.holdings.add(c.SuspectToken, 1)
-	defer w.holdings.done(c.Token)
-	defer w.holdings.done(c.SuspectToken)
+	tokens := append(c.AloneTokens, c.Token, c.SuspectToken)
+	w.holdings.add(tokens...)
+	defer w.holdings.done(tokens...)
 	begun := time.Now()
 	full := !begun.Before(q.fullFrom)
 	if full {
@@ -250,6 +265,17 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		q.claimFailed(err)
 		return 0, 0, err
 	}
+	w.counters.claims.Add(1)
+	if q.paused.Swap(claimed.Paused) != claimed.Paused {
+		w.log.Info("the queue is paused or resumed", "queue", q.name, "paused", claimed.Paused)
+	}
+	if claimed.Paused {
+		if c.SuspectToken != uuid.Nil {
+			w.releaseSuspect(q)
+		}
+		q.fullFrom = time.Time{} // what has become due meanwhile is below the floors
+		return 0, w.config.Poll, nil
+	}
 	if full {
 		// The shorter of two, since one alone may have waited for a lock.
 		took := time.Since(begun)
@@ -257,7 +283,6 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		q.fullTook = took
 	}
 	q.advance(c, claimed)
-	w.counters.claims.Add(1)
 	w.counters.claimed.Add(int64(len(claimed.Jobs)))
 	q.claimed.Add(int64(len(claimed.Jobs)))
 
@@ -265,7 +290,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	for _, job := range claimed.Jobs {
 		a := &attempt{w: w, q: q, owner: s.process, job: job, row: q.rowOf(job), suspect: job.Token == c.SuspectToken}
 		suspect = suspect || a.suspect
-		w.holdings.add(job.Token, 1)
+		w.holdings.add(job.Token)
 		a.start(s)
 	}
 	q.suspects.Store(claimed.Suspects)
@@ -279,6 +304,9 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if !full {
 		// The wake-up may have been for what committed late, below the floors.
 		next = min(next, max(time.Until(q.fullFrom), 0))
+	}
+	if claimed.Turns {
+		next = min(next, turnsAgain)
 	}
 	if claimed.Suspects && len(w.suspect) > 0 {
 		// The gate is open; when it is not, its release wakes the queue. One that
@@ -315,7 +343,7 @@ func (q *queue) advance(c *store.Claim, claimed *store.Claimed) {
 		return
 	}
 	last := claimed.Jobs[len(claimed.Jobs)-1] // of the lowest level that was reached
-	if last.Token != c.Token {
+	if last.Token == c.SuspectToken {
 		return
 	}
 	for i := range q.floors {

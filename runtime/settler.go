@@ -28,9 +28,11 @@ const (
 // ending is the end of an attempt on its way to the database.
 type ending struct {
 	store.Settlement
-	q     *queue
-	owner uuid.UUID
-	kind  string
+	q       *queue
+	owner   uuid.UUID
+	kind    string
+	suspect bool // it holds the gate until its end is recorded
+	unsure  bool // the attempt may have been completed in its own transaction
 }
 
 // settler writes the ends of attempts. While one statement is under way the
@@ -146,9 +148,9 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 	}
 	unsure := false // an earlier try may have been committed
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		accepted, err := s.try(ctx, owner, settlements)
+		recorded, err := s.try(ctx, owner, settlements)
 		if err == nil {
-			s.report(endings, accepted, unsure)
+			s.report(endings, recorded, unsure)
 			return
 		}
 		if ctx.Err() != nil {
@@ -191,25 +193,29 @@ func refuses(err error) bool {
 	return ok && pgErr.SeverityUnlocalized == "ERROR" && task.Classify(pgErr).Class != task.ClassTransient
 }
 
-func (s *settler) try(ctx context.Context, owner uuid.UUID, settlements []store.Settlement) ([]bool, error) {
+func (s *settler) try(ctx context.Context, owner uuid.UUID, settlements []store.Settlement) ([]store.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	return s.w.store.Settle(ctx, owner, settlements)
 }
 
 // report counts what was settled, and wakes a queue when its retries are due.
-func (s *settler) report(endings []ending, accepted []bool, unsure bool) {
+func (s *settler) report(endings []ending, recorded []store.Outcome, unsure bool) {
 	c := &s.w.counters
 	for i, e := range endings {
 		s.w.holdings.done(e.Token)
-		if !accepted[i] {
-			if !unsure {
+		if e.suspect { // not before: the next one may end the process
+			s.w.releaseSuspect(nil)
+		}
+		if e.Ordered {
+			e.q.wake() // its end is another's turn
+		}
+		switch recorded[i] {
+		case store.Refused:
+			if !unsure && !e.unsure {
 				c.refused.Add(1)
 				s.w.log.Warn("a late settlement is refused: the lease was lost, and the job is another's now", "job", e.ID, "kind", e.kind)
 			}
-			continue
-		}
-		switch e.Outcome {
 		case store.Completed:
 			c.completed.Add(1)
 		case store.Retry:

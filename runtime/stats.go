@@ -47,6 +47,7 @@ type QueueStats struct {
 	Concurrency int
 	Running     int
 	Claimed     int64
+	Paused      bool // as this worker's last claim was told
 }
 
 // counters are the live side of [Stats].
@@ -78,7 +79,7 @@ func (w *Worker) Stats() Stats {
 		Queues: make(map[string]QueueStats, len(w.queues)),
 	}
 	for _, q := range w.queues {
-		s.Queues[q.name] = QueueStats{Concurrency: q.concurrency, Running: int(q.running.Load()), Claimed: q.claimed.Load()}
+		s.Queues[q.name] = QueueStats{Concurrency: q.concurrency, Running: int(q.running.Load()), Claimed: q.claimed.Load(), Paused: q.paused.Load()}
 	}
 	return s
 }

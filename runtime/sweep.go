@@ -2,9 +2,11 @@ package runtime
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/pawlgo/pawl/task"
 )
 
 const (
@@ -83,6 +85,27 @@ func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) b
 		w.wakeAll()
 	}
 	return r.Dead > 0
+}
+
+// cancel ends the handlers of jobs that somebody asked to cancel.
+func (w *Worker) cancel(ctx context.Context, process uuid.UUID) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	jobs, err := w.store.Cancellations(ctx, process)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn("cannot look for jobs to cancel", "error", err)
+		}
+		return
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	for _, a := range w.attempts.all() {
+		if slices.Contains(jobs, a.job.ID) {
+			a.end(task.ErrCancelled)
+		}
+	}
 }
 
 // countStranded looks for waiting jobs that no live process can decode. Nobody

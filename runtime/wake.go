@@ -94,4 +94,11 @@ func (w *Worker) notified(payload string) {
 // control deals with a message to workers that is not about one queue. One that
 // this worker does not know is of a newer one, and a look at everything is never
 // wrong.
-func (w *Worker) control(string) { w.wakeAll() }
+func (w *Worker) control(name string) {
+	switch name {
+	case "cancel":
+		signal(w.cancels)
+	default:
+		w.wakeAll()
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 type Worker struct {
 	config Config
 	user   *pgxpool.Pool
+	schema string
 	log    logger
 	queues []*queue
 	ran    atomic.Bool
@@ -34,6 +36,7 @@ type Worker struct {
 	stopped  chan struct{} // closed when Run is about to return
 
 	holdings holdings
+	cancels  chan struct{} // somebody asked to cancel a job
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
 	counters counters
@@ -59,7 +62,7 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{config: config, user: pool, suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
+	w := &Worker{config: config, user: pool, schema: cmp.Or(config.Schema, store.DefaultSchema), cancels: make(chan struct{}, 1), suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
 	w.log = guard(config.Logger, &w.counters.logPanics)
 	w.health.init(&config)
 	w.suspect <- struct{}{}
@@ -124,7 +127,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return ErrAlreadyRun
 	}
 	defer w.health.phase.Store(phaseReturned)
-	schema := cmp.Or(w.config.Schema, store.DefaultSchema)
+	schema := w.schema
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
 	// At most one statement at a time for each queue, the keeper, the settler,
@@ -297,11 +300,16 @@ func (r *running) empty() <-chan struct{} {
 	return r.zero
 }
 
-func (r *running) list() []RunningJob {
+func (r *running) all() []*attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	jobs := make([]RunningJob, 0, len(r.set))
-	for a := range r.set {
+	return slices.Collect(maps.Keys(r.set))
+}
+
+func (r *running) list() []RunningJob {
+	running := r.all()
+	jobs := make([]RunningJob, 0, len(running))
+	for _, a := range running {
 		jobs = append(jobs, RunningJob{ID: a.job.ID, Kind: a.job.Kind, Queue: a.q.name, Attempt: a.job.Attempt, Since: a.started})
 	}
 	slices.SortFunc(jobs, func(a, b RunningJob) int { return cmp.Compare(a.ID.String(), b.ID.String()) })

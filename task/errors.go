@@ -45,6 +45,10 @@ var (
 	// ErrShutdown says that the worker is shutting down and its soft limit has
 	// passed. A handler that returns because of it costs its job no attempt.
 	ErrShutdown = errors.New("the worker is shutting down")
+	// ErrCancelled says that somebody cancelled the job, with [Cancel] or
+	// [CancelOrganization]. Unless the handler succeeds all the same, the job
+	// ends as cancelled, whatever error it returns.
+	ErrCancelled = errors.New("the job is cancelled")
 )
 
 // EnqueueError is the error of an enqueue: which kind, what went wrong, and

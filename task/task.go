@@ -56,10 +56,11 @@ const (
 // State is where a job stands.
 type State string
 
-// The states that a [Receipt] can name.
+// The states that a [Receipt] or [Cancel] can name.
 const (
 	StatePending   State = "pending"   // due, waiting for a worker
 	StateScheduled State = "scheduled" // due in the future
+	StateBlocked   State = "blocked"   // waiting for an earlier job of its order key
 	StateRetrying  State = "retrying"  // waiting for another attempt
 	StateLeased    State = "leased"    // a worker has it
 	StateCompleted State = "completed"

@@ -27,6 +27,12 @@ type Claim struct {
 	Queue        string
 	Limit        int // at most MaxBatch
 	Capabilities []int64
+	// Ordered says that jobs of the queue may have order keys.
+	Ordered bool
+	// Alone are those of the capabilities whose jobs get a lease each, under
+	// AloneTokens, of which there are Limit.
+	Alone       []int64
+	AloneTokens []uuid.UUID
 	// Floors are where to start looking, a priority each, the highest first.
 	// The zero time looks from the beginning.
 	Floors [Priorities]time.Time
@@ -39,6 +45,8 @@ type Claimed struct {
 	Next time.Time // when the next job becomes due; zero for none, or where the claim filled up
 	// Suspects says that jobs are due that are claimed with a SuspectToken only.
 	Suspects bool
+	Turns    bool // order keys are left whose next job may have its turn
+	Paused   bool // nothing is claimed from the queue
 }
 
 // ClaimedJob is one job and the attempt that its claim began.
@@ -60,6 +68,8 @@ type ClaimedJob struct {
 	MaxAttempts    int
 	EnqueuedAt     time.Time
 	TraceContext   string
+	Ordered        bool // it has an order key
+	Cancelled      bool // somebody asked to cancel it: it must not run
 	Args           []byte
 }
 
@@ -81,9 +91,10 @@ func (s *Store) Claim(ctx context.Context, c *Claim) (*Claimed, error) {
 		suspect = &c.SuspectToken
 	}
 	claimed := &Claimed{}
-	err := s.call(ctx, `SELECT token, pos, id, attempt, priority, run_at, kind, version, organization_id, max_attempts, enqueued_at, trace_context, args
-		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7)`,
-		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors}, claimed.read)
+	err := s.call(ctx, `SELECT token, pos, id, attempt, priority, run_at, kind, version, organization_id, max_attempts, enqueued_at, trace_context,
+		ordered, cancelled, args
+		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors, c.Ordered, c.Alone, c.AloneTokens}, claimed.read)
 	return claimed, err
 }
 
@@ -96,20 +107,23 @@ func (c *Claimed) read(rows pgx.Rows) error {
 			runAt, enqueuedAt    pgtype.Timestamptz
 			kind, org, trace     pgtype.Text
 			version, maxAttempts pgtype.Int4
+			ordered, cancelled   pgtype.Bool
 			args                 []byte
 		)
-		if err := rows.Scan(&token, &pos, &id, &attempt, &priority, &runAt, &kind, &version, &org, &maxAttempts, &enqueuedAt, &trace, &args); err != nil {
+		if err := rows.Scan(&token, &pos, &id, &attempt, &priority, &runAt, &kind, &version, &org, &maxAttempts, &enqueuedAt, &trace, &ordered, &cancelled, &args); err != nil {
 			return err
 		}
 		if !token.Valid { // the last row, without a job
-			c.At, c.Next, c.Suspects = enqueuedAt.Time, runAt.Time, pos.Int32 != 0
+			c.At, c.Next = enqueuedAt.Time, runAt.Time
+			c.Suspects, c.Turns, c.Paused = pos.Int32&1 != 0, pos.Int32&2 != 0, pos.Int32&4 != 0
 			continue
 		}
 		c.Jobs = append(c.Jobs, ClaimedJob{
 			Token: token.Bytes, Position: int(pos.Int32), ID: id.Bytes,
 			Attempt: int(attempt.Int32), Priority: priority.Int16, RunAt: runAt.Time,
 			Missing: !kind.Valid, Kind: kind.String, Version: int(version.Int32), OrganizationID: org.String,
-			MaxAttempts: int(maxAttempts.Int32), EnqueuedAt: enqueuedAt.Time, TraceContext: trace.String, Args: args,
+			MaxAttempts: int(maxAttempts.Int32), EnqueuedAt: enqueuedAt.Time, TraceContext: trace.String,
+			Ordered: ordered.Bool, Cancelled: cancelled.Bool, Args: args,
 		})
 	}
 	return rows.Err()

@@ -189,12 +189,12 @@ func TestClaimersNeverShare(t *testing.T) {
 					}
 				}
 				mu.Unlock()
-				accepted, err := s.Settle(t.Context(), owner, settlements)
+				recorded, err := s.Settle(t.Context(), owner, settlements)
 				if err != nil {
 					return err
 				}
-				for i, ok := range accepted {
-					if !ok {
+				for i, outcome := range recorded {
+					if outcome == store.Refused {
 						return fmt.Errorf("the settlement of job %s is refused", part[i].ID)
 					}
 				}
@@ -261,8 +261,15 @@ func TestAttemptsAtTheirEnd(t *testing.T) {
 	require.Equal(t, 32766, query[int](t, pool, `SELECT attempts FROM pawl.ready WHERE id = $1`, ids[1]))
 }
 
-// buffers is how many pages a claim of 20 touches that starts at the floor.
+// buffers is how many pages a claim of 20 touches that starts at the floor. One
+// that has to plan anew, since the tables were analyzed just now, also reads the
+// catalog; the better of two does not.
 func buffers(t *testing.T, pool *pgxpool.Pool, owner uuid.UUID, floor string) int {
+	t.Helper()
+	return min(buffersOnce(t, pool, owner, floor), buffersOnce(t, pool, owner, floor))
+}
+
+func buffersOnce(t *testing.T, pool *pgxpool.Pool, owner uuid.UUID, floor string) int {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)

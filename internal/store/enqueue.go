@@ -31,6 +31,7 @@ type Batch struct {
 	Delay       time.Duration // where RunAt is nil
 	Keep        time.Duration // of idempotency keys
 	Wake        bool
+	Order       []string // members of the payload that make the order key; nil for none
 	Jobs        []NewJob
 }
 
@@ -82,9 +83,9 @@ func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) (Enqueued,
 		duplicates *string
 	)
 	err := q.QueryRow(ctx, `SELECT scheduled, duplicates FROM `+quote(schema)+`.enqueue_jobs($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
-		$7::timestamptz, $8::bigint, $9::text[]::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean)`,
+		$7::timestamptz, $8::bigint, $9::text[]::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean, $15::text[])`,
 		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
-		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake).Scan(&answer.Scheduled, &duplicates)
+		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake, b.Order).Scan(&answer.Scheduled, &duplicates)
 	if err != nil || duplicates == nil {
 		return answer, err
 	}

@@ -78,8 +78,12 @@ func audit(t *testing.T, s *store.Store) store.Audit {
 // settle settles and returns what was accepted.
 func settle(t *testing.T, s *store.Store, owner uuid.UUID, settlements ...store.Settlement) []bool {
 	t.Helper()
-	accepted, err := s.Settle(t.Context(), owner, settlements)
+	recorded, err := s.Settle(t.Context(), owner, settlements)
 	require.NoError(t, err)
+	accepted := make([]bool, len(recorded))
+	for i, outcome := range recorded {
+		accepted[i] = outcome != store.Refused
+	}
 	return accepted
 }
 

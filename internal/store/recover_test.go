@@ -48,8 +48,8 @@ func TestRecoverAfterOneLeaseOfContact(t *testing.T) {
 	require.True(t, alive)
 }
 
-// Spent attempts end in a dead letter; the rest comes back as suspects, which
-// are claimed one at a time.
+// Spent attempts end in a dead letter; the rest comes back. What has its last
+// attempt left is a suspect, and claimed alone.
 func TestRecoveredJobs(t *testing.T) {
 	t.Parallel()
 	s, pool := open(t)
@@ -99,9 +99,9 @@ func TestZombie(t *testing.T) {
 	require.Equal(t, before, everything(t, pool))
 
 	again := claim(t, s, sweeper, 3)
-	require.Len(t, again, 1)
+	require.Len(t, again, 2)
 	require.Equal(t, []bool{false}, settle(t, s, zombie, settlement(jobs[1], store.Completed)))
-	require.Equal(t, []bool{true}, settle(t, s, sweeper, settlement(again[0], store.Completed)))
+	require.Equal(t, []bool{true, true}, settle(t, s, sweeper, settlement(again[0], store.Completed), settlement(again[1], store.Completed)))
 }
 
 // hold opens a transaction that holds what the statement locks, until the
@@ -181,8 +181,8 @@ func TestLateSweeper(t *testing.T) {
 		})
 		waiting(t, pool, 1)
 		wg.Go(func() {
-			if accepted, err := s.Settle(t.Context(), zombie, []store.Settlement{settlement(jobs[0], store.Completed)}); err != nil || accepted[0] {
-				t.Errorf("%v, %v", accepted, err)
+			if recorded, err := s.Settle(t.Context(), zombie, []store.Settlement{settlement(jobs[0], store.Completed)}); err != nil || recorded[0] != store.Refused {
+				t.Errorf("%v, %v", recorded, err)
 			}
 		})
 		waiting(t, pool, 2)
@@ -201,8 +201,8 @@ func TestLateSweeper(t *testing.T) {
 		release := hold(t, pool, `LOCK TABLE pawl.outcomes IN SHARE MODE`)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if accepted, err := s.Settle(t.Context(), zombie, []store.Settlement{settlement(jobs[0], store.Completed)}); err != nil || !accepted[0] {
-				t.Errorf("%v, %v", accepted, err)
+			if recorded, err := s.Settle(t.Context(), zombie, []store.Settlement{settlement(jobs[0], store.Completed)}); err != nil || recorded[0] == store.Refused {
+				t.Errorf("%v, %v", recorded, err)
 			}
 		})
 		waiting(t, pool, 1)
@@ -302,9 +302,9 @@ func TestRecoverAmongBrokenRows(t *testing.T) {
 	require.Equal(t, 2, r.Buried, "of the last attempt that there is")
 	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.quarantine WHERE job_id = $1`, leases[1][0].ID))
 	for _, i := range []int{1, 4} {
-		require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.ready WHERE id = $1 AND suspect`, leases[i][1].ID))
+		require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.ready WHERE id = $1`, leases[i][1].ID))
 	}
-	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.ready WHERE id = $1 AND suspect`, leases[4][0].ID))
+	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.ready WHERE id = $1`, leases[4][0].ID))
 	for range 2 {
 		recovered(t, s, sweeper, true)
 	}
@@ -312,6 +312,39 @@ func TestRecoverAmongBrokenRows(t *testing.T) {
 	require.Zero(t, a.Doubled)
 	require.Len(t, ids, 10)
 	require.Equal(t, 0, query[int](t, pool, `SELECT count(*) FROM pawl.leases WHERE open = 0::bit(128)`), "a lease with nothing open is no lease")
+}
+
+// A job is a suspect when its lease was lost twice in a row, or when one attempt
+// is left: not before, since a killed worker's jobs shall be back at once.
+func TestSuspects(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	sweeper := register(t, s, time.Minute)
+	steady(t, pool, sweeper)
+	ids := enqueue(t, pool, 3, attempts(9))
+	lose := func(n int) {
+		t.Helper()
+		dead := register(t, s, time.Minute)
+		for range n {
+			require.NotEmpty(t, claim(t, s, dead, 3))
+		}
+		expire(t, pool, dead)
+		recovered(t, s, sweeper, false)
+	}
+	suspects := func() int { return query[int](t, pool, `SELECT count(*) FROM pawl.ready WHERE suspect`) }
+
+	lose(1)
+	require.Zero(t, suspects())
+	jobs := claim(t, s, sweeper, 3)
+	require.Equal(t, ids, idsOf(jobs))
+	failed := settlement(jobs[0], store.Retry)
+	failed.Code = "transient"
+	require.Equal(t, []bool{true, true, true}, settle(t, s, sweeper, failed, settlement(jobs[1], store.GiveBack), settlement(jobs[2], store.GiveBack)))
+	lose(1)
+	require.Equal(t, 2, suspects(), "the third attempt of one job, after one that failed otherwise")
+	require.Equal(t, ids[0], query[uuid.UUID](t, pool, `SELECT id FROM pawl.ready WHERE NOT suspect`))
+	lose(2)
+	require.Equal(t, 3, suspects())
 }
 
 func TestUnregister(t *testing.T) {

@@ -13,6 +13,7 @@ type Outcome int16
 
 // The outcomes that a worker can report.
 const (
+	Refused    Outcome = 0 // never reported: what became of a late report
 	Completed  Outcome = 1
 	Retry      Outcome = 2 // wait for Delay, then another attempt
 	Dead       Outcome = 3 // a dead letter
@@ -27,15 +28,18 @@ type Settlement struct {
 	Position int
 	ID       uuid.UUID
 	Outcome  Outcome
+	Ordered  bool          // the job has an order key
 	Delay    time.Duration // of Retry and GiveBack
 	Code     string        // why; empty for nothing to record
 	Summary  string
 }
 
-// Settle writes settlements, each behind its fence, and tells for each whether
-// it was accepted. What was not is no longer the caller's to write: the lease
-// was lost. Of several settlements of one attempt in a call the first counts.
-func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settlement) (accepted []bool, err error) {
+// Settle writes settlements, each behind its fence, and tells for each the
+// outcome that was recorded: its own, or [Cancelled] where somebody asked for
+// that and the job would have been tried again or died. [Refused] is what is no
+// longer the caller's to write: the lease was lost. Of several settlements of
+// one attempt in a call the first counts.
+func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settlement) (recorded []Outcome, err error) {
 	type attempt struct {
 		token    uuid.UUID
 		position int32
@@ -50,6 +54,7 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settl
 		delays    []int64 // shorter arrays than the rest read as NULL
 		codes     []*string
 		summaries []*string
+		ordered   bool
 	)
 	for i := range settlements {
 		x := &settlements[i]
@@ -61,6 +66,7 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settl
 		at := len(ids)
 		tokens, positions = append(tokens, x.Token), append(positions, a.position)
 		ids, outcomes = append(ids, x.ID), append(outcomes, int16(x.Outcome))
+		ordered = ordered || x.Ordered
 		if x.Delay != 0 && delays == nil {
 			delays = make([]int64, n)
 		}
@@ -74,13 +80,16 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settl
 			codes[at], summaries[at] = &x.Code, &x.Summary
 		}
 	}
-	accepted = make([]bool, n)
-	err = s.call(ctx, `SELECT token, pos FROM `+s.schema+`.settle($1, $2, $3, $4, $5, $6, $7, $8)`,
-		[]any{owner, tokens, positions, ids, outcomes, delays, codes, summaries}, func(rows pgx.Rows) error {
-			var a attempt
-			_, err := pgx.ForEachRow(rows, []any{&a.token, &a.position}, func() error {
+	recorded = make([]Outcome, n)
+	err = s.call(ctx, `SELECT token, pos, outcome FROM `+s.schema+`.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		[]any{owner, tokens, positions, ids, outcomes, delays, codes, summaries, ordered}, func(rows pgx.Rows) error {
+			var (
+				a       attempt
+				outcome int16
+			)
+			_, err := pgx.ForEachRow(rows, []any{&a.token, &a.position, &outcome}, func() error {
 				if i, ok := index[a]; ok {
-					accepted[i] = true
+					recorded[i] = Outcome(outcome)
 				}
 				return nil
 			})
@@ -89,7 +98,7 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settl
 	if err != nil {
 		return nil, err
 	}
-	return accepted, nil
+	return recorded, nil
 }
 
 // ReleaseLeases gives back the jobs of claims whose answer was lost, without

@@ -30,16 +30,16 @@ func TestLifeOfABatch(t *testing.T) {
 	dead.Code, dead.Summary = "broken", "no way"
 	retry := settlement(jobs[2], store.Retry)
 	retry.Code, retry.Summary, retry.Delay = "transient", "later", time.Hour
-	accepted, err := s.Settle(t.Context(), owner, []store.Settlement{settlement(jobs[0], store.Completed), dead, retry})
+	recorded, err := s.Settle(t.Context(), owner, []store.Settlement{settlement(jobs[0], store.Completed), dead, retry})
 	require.NoError(t, err)
-	require.Equal(t, []bool{true, true, true}, accepted)
+	require.Equal(t, []store.Outcome{store.Completed, store.Dead, store.Retry}, recorded)
 	require.Equal(t, store.Audit{Leased: 2, Completed: 1, Dead: 1, Ready: 1}, audit(t, s))
 
 	// The first is fenced off by now; the others end the lease.
-	accepted, err = s.Settle(t.Context(), owner, []store.Settlement{
+	recorded, err = s.Settle(t.Context(), owner, []store.Settlement{
 		settlement(jobs[0], store.Completed), settlement(jobs[3], store.Cancelled), settlement(jobs[4], store.GiveBack)})
 	require.NoError(t, err)
-	require.Equal(t, []bool{false, true, true}, accepted)
+	require.Equal(t, []store.Outcome{store.Refused, store.Cancelled, store.GiveBack}, recorded)
 	require.Equal(t, store.Audit{Completed: 1, Dead: 1, Cancelled: 1, Ready: 2}, audit(t, s))
 
 	again := claim(t, s, owner, 10)

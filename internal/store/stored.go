@@ -29,6 +29,8 @@ func (s *Store) EachStored(ctx context.Context, most int, f func(*Stored) error)
 		WITH unfinished AS (
 			SELECT r.day, r.id FROM ` + s.schema + `.ready r
 			UNION ALL
+			SELECT o.day, o.job_id FROM ` + s.schema + `.ordered o WHERE NOT o.head
+			UNION ALL
 			SELECT u.day, u.id FROM ` + s.schema + `.leases l
 			CROSS JOIN LATERAL unnest(l.days, l.job_ids) WITH ORDINALITY u(day, id, pos) WHERE get_bit(l.open, u.pos::integer - 1) = 1
 		), stored AS (

@@ -18,7 +18,7 @@ CREATE TABLE {schema}.jobs (
 	order_key       bytea,
 	trace_context   text,
 	args            jsonb       NOT NULL,
-	PRIMARY KEY (day, id)
+	PRIMARY KEY (id, day) -- in this order, for who knows the id alone
 ) PARTITION BY LIST (day);
 
 -- One narrow row a waiting job: due, scheduled or in backoff. A claim deletes
@@ -31,10 +31,45 @@ CREATE TABLE {schema}.ready (
 	day        integer     NOT NULL,
 	capability bigint      NOT NULL,
 	attempts   smallint    NOT NULL CHECK (attempts BETWEEN 0 AND 32766), -- used up so far
-	suspect    boolean     NOT NULL -- its last attempt ended in a lost lease
+	suspect    boolean     NOT NULL -- may kill its worker, so it runs alone
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ready_due ON {schema}.ready (queue, priority DESC, run_at, id) WHERE NOT suspect;
 CREATE INDEX ready_suspect ON {schema}.ready (queue, priority DESC, run_at, id) WHERE suspect;
+
+-- Jobs with an order key, until they end. Of a key only the head is waiting in
+-- ready or leased; the others are in no other place, so claims never meet them.
+CREATE TABLE {schema}.ordered (
+	order_key bytea   NOT NULL, -- a digest
+	seq       bigint  NOT NULL GENERATED ALWAYS AS IDENTITY,
+	job_id    uuid    NOT NULL,
+	day       integer NOT NULL,
+	queue     text    NOT NULL,
+	head      boolean NOT NULL,
+	PRIMARY KEY (order_key, seq)
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE UNIQUE INDEX ordered_head ON {schema}.ordered (order_key) WHERE head; -- one at a time
+CREATE UNIQUE INDEX ordered_job ON {schema}.ordered (job_id);
+
+-- Order keys that may lack a head. Who adds a job cannot see whether those
+-- before it are just ending, nor who ends one whether another is just being
+-- added; whoever looks at this table later sees both.
+CREATE TABLE {schema}.order_turns (
+	queue     text  NOT NULL,
+	order_key bytea NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX order_turns_queue ON {schema}.order_turns (queue, order_key);
+
+-- Jobs that shall not have another attempt, while a worker may have them.
+CREATE TABLE {schema}.cancel_requests (
+	job_id       uuid        PRIMARY KEY,
+	requested_at timestamptz NOT NULL
+);
+
+-- Queues that nothing is claimed from.
+CREATE TABLE {schema}.paused_queues (
+	queue     text        PRIMARY KEY,
+	paused_at timestamptz NOT NULL
+);
 
 -- One row per worker process. Liveness lives here alone: leases have no expiry
 -- of their own, and a renewal touches this row only.
@@ -79,11 +114,12 @@ CREATE INDEX outcomes_job ON {schema}.outcomes (job_id);
 
 -- Rows that exist only when something went wrong.
 CREATE TABLE {schema}.job_errors (
-	job_id  uuid        NOT NULL,
-	attempt smallint    NOT NULL,
-	at      timestamptz NOT NULL,
-	code    text        NOT NULL,
-	summary text        NOT NULL,
+	job_id   uuid        NOT NULL,
+	attempt  smallint    NOT NULL,
+	at       timestamptz NOT NULL,
+	code     text        NOT NULL,
+	summary  text        NOT NULL,
+	retry_at timestamptz, -- when the next attempt became due; NULL for none
 	PRIMARY KEY (job_id, attempt)
 );
 

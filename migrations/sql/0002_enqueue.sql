@@ -20,10 +20,16 @@ BEGIN
 		RETURN v_state;
 	END IF;
 	SELECT j.* INTO v_job FROM generate_series(p_day, day_of(clock_timestamp())) d
-	CROSS JOIN LATERAL (SELECT j.queue, j.priority, j.run_at FROM jobs j WHERE j.day = d AND j.id = p_id OFFSET 0) j
+	CROSS JOIN LATERAL (SELECT j.queue, j.priority, j.run_at, j.order_key FROM jobs j WHERE j.day = d AND j.id = p_id OFFSET 0) j
 	LIMIT 1;
 	IF NOT FOUND THEN
 		v_state := 'gone';
+	ELSIF v_job.order_key IS NOT NULL AND EXISTS (SELECT FROM ordered o WHERE o.job_id = p_id AND NOT o.head) THEN
+		RETURN CASE
+			WHEN EXISTS (SELECT FROM ordered o JOIN ordered p ON p.order_key = o.order_key AND p.seq < o.seq WHERE o.job_id = p_id) THEN 'blocked'
+			WHEN v_job.run_at > clock_timestamp() THEN 'scheduled'
+			ELSE 'pending'
+		END;
 	ELSIF EXISTS (SELECT FROM ready r
 			WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND r.run_at = v_job.run_at AND r.id = p_id AND NOT r.suspect) THEN
 		RETURN CASE WHEN v_job.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END;
@@ -36,13 +42,19 @@ BEGIN
 	RETURN v_state;
 END $$;
 
+-- The key of jobs that run one at a time: the members' values in the payload.
+CREATE FUNCTION {schema}.order_key(p_kind text, p_organization text, p_args jsonb, p_members text[]) RETURNS bytea
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN sha256(convert_to(jsonb_build_array(p_kind, p_organization,
+	(SELECT jsonb_agg(p_args -> m.name ORDER BY m.n) FROM unnest(p_members) WITH ORDINALITY m(name, n)))::text, 'UTF8'));
+
 -- Stores the jobs of one kind. Answers whether they are due in the future, and
 -- a JSON array of those that were duplicates, NULL for none.
 CREATE FUNCTION {schema}.enqueue_jobs(
 	p_kind text, p_queue text, p_version integer, p_capability bigint, p_priority smallint, p_max_attempts smallint,
 	p_run_at timestamptz, p_delay_us bigint, -- due at p_run_at, or where that is NULL after the delay
 	p_ids uuid[], p_args text[], p_organizations text[], p_keys bytea[], -- p_keys NULL: no idempotency
-	p_keep_us bigint, p_wake boolean,
+	p_keep_us bigint, p_wake boolean, p_order text[], -- members of the payload; NULL: no order
 	OUT scheduled boolean, OUT duplicates text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
@@ -53,7 +65,7 @@ DECLARE
 	v_day     integer     := day_of(v_now);
 	-- Never before now: claims move forward in time and would pass it over.
 	v_run_at  timestamptz := GREATEST(v_now, COALESCE(p_run_at, v_now + p_delay_us * interval '1 microsecond'));
-	v_new     integer[];
+	v_new     boolean[]   := array_fill(p_keys IS NULL, ARRAY[cardinality(p_ids)]);
 	v_held    json[]      := '{}';
 	v_job     record;
 	v_key     record;
@@ -64,20 +76,11 @@ BEGIN
 		PERFORM ensure_day(v_day);
 	END IF;
 
-	IF p_keys IS NULL THEN
-		INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at, args)
-		SELECT v_day, u.id, p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, u.organization, v_run_at, v_now, u.args::jsonb
-		FROM unnest(p_ids, p_args, p_organizations) u(id, args, organization);
-
-		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
-		SELECT p_queue, p_priority, v_run_at, u.id, v_day, p_capability, 0, false
-		FROM unnest(p_ids) u(id);
-	ELSE
+	IF p_keys IS NOT NULL THEN
 		-- One key at a time in sorted order, so that callers with the same keys
 		-- wait for one another and never in a circle. ON CONFLICT DO NOTHING
 		-- takes no lock on a key that exists; who holds it is read in a new
 		-- statement, whose snapshot sees a holder that committed meanwhile.
-		v_new := '{}';
 		FOR v_job IN
 			SELECT u.n, u.id, u.organization, u.key, sha256(convert_to(u.args::jsonb::text, 'UTF8')) AS digest
 			FROM unnest(p_ids, p_args, p_organizations, p_keys) WITH ORDINALITY u(id, args, organization, key, n)
@@ -88,7 +91,7 @@ BEGIN
 				VALUES (v_job.organization, p_kind, v_job.key, v_job.id, v_day, v_now + p_keep_us * interval '1 microsecond', v_job.digest)
 				ON CONFLICT DO NOTHING;
 				IF FOUND THEN
-					v_new := v_new || v_job.n::integer;
+					v_new[v_job.n] := true;
 					v_mine := v_job.id;
 					EXIT;
 				END IF;
@@ -106,18 +109,35 @@ BEGIN
 				WHERE k.organization_id = v_job.organization AND k.kind = p_kind AND k.key = v_job.key AND k.job_id = v_key.job_id;
 			END LOOP;
 		END LOOP;
-
-		INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at, idempotency_key, args)
-		SELECT v_day, p_ids[n], p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, p_organizations[n], v_run_at, v_now, p_keys[n], p_args[n]::jsonb
-		FROM unnest(v_new) n;
-
-		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
-		SELECT p_queue, p_priority, v_run_at, p_ids[n], v_day, p_capability, 0, false
-		FROM unnest(v_new) n;
-
 		IF cardinality(v_held) > 0 THEN
 			duplicates := array_to_json(v_held)::text;
 		END IF;
+	END IF;
+
+	INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at,
+		idempotency_key, order_key, args)
+	SELECT v_day, u.id, p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, u.organization, v_run_at, v_now,
+		u.key, CASE WHEN p_order IS NOT NULL THEN order_key(p_kind, u.organization, u.args::jsonb, p_order) END, u.args::jsonb
+	FROM unnest(p_ids, p_args, p_organizations, p_keys, v_new) u(id, args, organization, key, new)
+	WHERE u.new;
+
+	IF p_order IS NULL THEN
+		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
+		SELECT p_queue, p_priority, v_run_at, u.id, v_day, p_capability, 0, false
+		FROM unnest(p_ids, v_new) u(id, new)
+		WHERE u.new;
+	ELSE
+		-- Whether it is a job's turn is decided by whoever claims next: here it
+		-- would need a lock on the key for as long as the caller's transaction.
+		WITH job AS (
+			SELECT order_key(p_kind, u.organization, u.args::jsonb, p_order) AS key, u.id, u.n
+			FROM unnest(p_ids, p_args, p_organizations, v_new) WITH ORDINALITY u(id, args, organization, new, n)
+			WHERE u.new
+		), queued AS (
+			INSERT INTO ordered (order_key, job_id, day, queue, head)
+			SELECT j.key, j.id, v_day, p_queue, false FROM job j ORDER BY j.n
+		)
+		INSERT INTO order_turns (queue, order_key) SELECT DISTINCT p_queue, j.key FROM job j;
 	END IF;
 
 	scheduled := v_run_at > v_now;

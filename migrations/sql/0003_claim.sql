@@ -3,17 +3,22 @@
 -- Takes at most p_limit due jobs: where p_suspect_token is given, one suspect
 -- under that, and the rest under p_token. p_floors are run_at bounds below
 -- which nothing is looked for, one a priority from the highest down: hints that
--- spare the walk over dead index entries.
+-- spare the walk over dead index entries. Jobs of the capabilities in p_alone
+-- get a lease each, under tokens of p_alone_tokens, of which there are p_limit.
+-- p_ordered says that some of the queue's jobs have order keys.
 --
 -- Answers a row a job, and last a row without a job: the time of the claim;
--- in pos 1 or 0, whether suspects are due still; and, of a claim that did not
+-- in pos, 1 if suspects are due still, plus 2 if order keys are left whose turn
+-- may have come, plus 4 if the queue is paused; and, of a claim that did not
 -- fill up, when the next job becomes due.
 -- A claimer that is not registered gets SQLSTATE PW001.
 CREATE FUNCTION {schema}.claim(
-	p_owner uuid, p_token uuid, p_suspect_token uuid, p_queue text, p_limit integer, p_capabilities bigint[], p_floors timestamptz[])
+	p_owner uuid, p_token uuid, p_suspect_token uuid, p_queue text, p_limit integer, p_capabilities bigint[], p_floors timestamptz[],
+	p_ordered boolean DEFAULT false, p_alone bigint[] DEFAULT NULL, p_alone_tokens uuid[] DEFAULT NULL)
 RETURNS TABLE (
 	token uuid, pos integer, id uuid, attempt integer, priority smallint, run_at timestamptz,
-	kind text, version integer, organization_id text, max_attempts integer, enqueued_at timestamptz, trace_context text, args text)
+	kind text, version integer, organization_id text, max_attempts integer, enqueued_at timestamptz, trace_context text,
+	ordered boolean, cancelled boolean, args text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -21,14 +26,26 @@ SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
-	v_now   timestamptz := clock_timestamp();
-	v_left  integer     := p_limit;
-	v_count integer;
-	v_next  timestamptz;
+	v_now    timestamptz := clock_timestamp();
+	v_left   integer     := p_limit;
+	v_turns  boolean     := false;
+	v_cancel boolean;
+	v_count  integer;
+	v_next   timestamptz;
 BEGIN
 	IF NOT EXISTS (SELECT FROM processes p WHERE p.id = p_owner) THEN
 		RAISE EXCEPTION 'process % is not registered', p_owner USING ERRCODE = 'PW001';
 	END IF;
+	IF EXISTS (SELECT FROM paused_queues q WHERE q.queue = p_queue) THEN
+		RETURN QUERY SELECT NULL::uuid, 4, NULL::uuid, NULL::integer, NULL::smallint, NULL::timestamptz,
+			NULL::text, NULL::integer, NULL::text, NULL::integer, v_now, NULL::text, NULL::boolean, NULL::boolean, NULL::text;
+		RETURN;
+	END IF;
+	IF p_ordered THEN
+		v_turns := take_turns(p_queue);
+		v_now := clock_timestamp();
+	END IF;
+	v_cancel := EXISTS (SELECT FROM cancel_requests);
 
 	IF p_suspect_token IS NOT NULL THEN
 		RETURN QUERY
@@ -49,7 +66,8 @@ BEGIN
 			FROM taken t
 		)
 		SELECT p_suspect_token, 1, t.id, t.attempt, t.priority, t.run_at,
-			j.kind, j.version, j.organization_id, j.max_attempts::integer, j.enqueued_at, j.trace_context, j.args::text
+			j.kind, j.version, j.organization_id, j.max_attempts::integer, j.enqueued_at, j.trace_context,
+			j.order_key IS NOT NULL, v_cancel AND EXISTS (SELECT FROM cancel_requests c WHERE c.job_id = t.id), j.args::text
 		FROM taken t
 		LEFT JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = t.day AND j.id = t.id OFFSET 0) j ON true;
 		GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -68,20 +86,27 @@ BEGIN
 			LIMIT v_left
 		), taken AS (
 			DELETE FROM ready r USING candidate c WHERE r.ctid = c.ctid
-			RETURNING r.id, r.day, r.attempts + 1 AS attempt, r.priority, r.run_at
+			RETURNING r.id, r.day, r.attempts + 1 AS attempt, r.priority, r.run_at,
+				COALESCE(r.capability = ANY (p_alone), false) AS alone
 		), numbered AS (
-			SELECT t.*, row_number() OVER (ORDER BY t.priority DESC, t.run_at, t.id)::integer AS pos FROM taken t
-		), lease AS (
+			SELECT t.*, row_number() OVER (PARTITION BY t.alone ORDER BY t.priority DESC, t.run_at, t.id)::integer AS pos FROM taken t
+		), together AS (
 			INSERT INTO leases (token, owner, queue, claimed_at, job_ids, days, attempts, open)
 			SELECT p_token, p_owner, p_queue, v_now, array_agg(n.id ORDER BY n.pos), array_agg(n.day ORDER BY n.pos),
 				array_agg(n.attempt::smallint ORDER BY n.pos), (~ 0::bit(128)) << (128 - count(*)::integer)
-			FROM numbered n HAVING count(*) > 0
+			FROM numbered n WHERE NOT n.alone HAVING count(*) > 0
+		), alone AS (
+			INSERT INTO leases (token, owner, queue, claimed_at, job_ids, days, attempts, open)
+			SELECT p_alone_tokens[n.pos], p_owner, p_queue, v_now, ARRAY[n.id], ARRAY[n.day], ARRAY[n.attempt::smallint], (~ 0::bit(128)) << 127
+			FROM numbered n WHERE n.alone
 		)
-		SELECT p_token, n.pos, n.id, n.attempt, n.priority, n.run_at,
-			j.kind, j.version, j.organization_id, j.max_attempts::integer, j.enqueued_at, j.trace_context, j.args::text
+		SELECT CASE WHEN n.alone THEN p_alone_tokens[n.pos] ELSE p_token END, CASE WHEN n.alone THEN 1 ELSE n.pos END,
+			n.id, n.attempt, n.priority, n.run_at,
+			j.kind, j.version, j.organization_id, j.max_attempts::integer, j.enqueued_at, j.trace_context,
+			j.order_key IS NOT NULL, v_cancel AND EXISTS (SELECT FROM cancel_requests c WHERE c.job_id = n.id), j.args::text
 		FROM numbered n
 		LEFT JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = n.day AND j.id = n.id OFFSET 0) j ON true
-		ORDER BY n.pos;
+		ORDER BY n.priority DESC, n.run_at, n.id;
 		GET DIAGNOSTICS v_count = ROW_COUNT;
 		v_left := v_left - v_count;
 	END IF;
@@ -98,7 +123,7 @@ BEGIN
 				SELECT FROM ready r
 				WHERE r.queue = p_queue AND r.priority = p.priority::smallint AND r.suspect
 					AND r.run_at <= v_now AND r.capability = ANY (p_capabilities)
-				LIMIT 1) x)::integer,
+				LIMIT 1) x)::integer + 2 * v_turns::integer,
 		NULL::uuid, NULL::integer, NULL::smallint, v_next,
-		NULL::text, NULL::integer, NULL::text, NULL::integer, v_now, NULL::text, NULL::text;
+		NULL::text, NULL::integer, NULL::text, NULL::integer, v_now, NULL::text, NULL::boolean, NULL::boolean, NULL::text;
 END $$;

@@ -18,12 +18,16 @@ $$;
 
 -- Outcomes: 1 completed, 2 retry after the delay, 3 dead letter, 4 give back
 -- after the delay with its attempt, 5 cancelled, 6 set aside, 7 give back at
--- once as suspect (its lease was lost). A position may be named once a call.
--- Answers the tokens and positions that were accepted; what is missing was
+-- once, since its lease was lost. A position may be named once a call.
+-- p_ordered says that some of the jobs may have order keys.
+--
+-- Answers the tokens and positions that were accepted, with the outcome that
+-- was recorded: of a job that somebody asked to cancel, what would have led to
+-- another attempt or to a dead letter is a cancellation. What is missing was
 -- refused, since the lease is somebody else's by now.
 CREATE FUNCTION {schema}.settle(p_owner uuid, p_tokens uuid[], p_positions integer[], p_ids uuid[], p_outcomes smallint[],
-	p_delays_us bigint[], p_codes text[], p_summaries text[])
-RETURNS TABLE (token uuid, pos integer)
+	p_delays_us bigint[], p_codes text[], p_summaries text[], p_ordered boolean DEFAULT false)
+RETURNS TABLE (token uuid, pos integer, outcome smallint)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -41,10 +45,21 @@ BEGIN
 		PERFORM ensure_day(v_day);
 	END IF;
 
+	IF p_outcomes && '{2,3,4,7}'::smallint[] AND EXISTS (SELECT FROM cancel_requests) THEN
+		p_outcomes := ARRAY(
+			SELECT CASE WHEN u.outcome IN (2, 3, 4, 7) AND EXISTS (SELECT FROM cancel_requests c WHERE c.job_id = u.id) THEN 5 ELSE u.outcome END
+			FROM unnest(p_ids, p_outcomes) WITH ORDINALITY u(id, outcome, n) ORDER BY u.n);
+	END IF;
+
 	IF p_outcomes && '{2,4,7}'::smallint[] THEN
+		-- Of jobs whose lease was lost, one may have been the reason. Twice in a
+		-- row, or with one attempt left, and it runs alone from now on, so that it
+		-- takes no others with it when it ends its process again.
 		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
 		SELECT j.queue, j.priority, v_now + COALESCE(a.delay_us, 0) * interval '1 microsecond', a.id, a.day, j.capability,
-			CASE a.outcome WHEN 4 THEN GREATEST(a.attempt - 1, 0) ELSE LEAST(a.attempt, 32766) END, a.outcome = 7
+			CASE a.outcome WHEN 4 THEN GREATEST(a.attempt - 1, 0) ELSE LEAST(a.attempt, 32766) END,
+			a.outcome = 7 AND (a.attempt + 1 >= j.max_attempts
+				OR EXISTS (SELECT FROM job_errors e WHERE e.job_id = a.id AND e.attempt = a.attempt - 1 AND e.code = 'lease_lost'))
 		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
 		CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
 		WHERE a.outcome IN (2, 4, 7);
@@ -69,11 +84,19 @@ BEGIN
 		WHERE a.outcome = 6 OR (a.outcome IN (2, 3, 4, 7) AND j.id IS NULL);
 	END IF;
 
-	INSERT INTO job_errors (job_id, attempt, at, code, summary)
-	SELECT DISTINCT ON (a.id, a.attempt) a.id, a.attempt, v_now, a.code, COALESCE(a.summary, '')
+	INSERT INTO job_errors (job_id, attempt, at, code, summary, retry_at)
+	SELECT DISTINCT ON (a.id, a.attempt) a.id, a.attempt, v_now, a.code, COALESCE(a.summary, ''),
+		CASE WHEN a.outcome IN (2, 7) THEN v_now + COALESCE(a.delay_us, 0) * interval '1 microsecond' END
 	FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
 	WHERE a.code IS NOT NULL AND a.outcome <> 6
-	ON CONFLICT (job_id, attempt) DO UPDATE SET at = excluded.at, code = excluded.code, summary = excluded.summary;
+	ON CONFLICT (job_id, attempt) DO UPDATE
+	SET at = excluded.at, code = excluded.code, summary = excluded.summary, retry_at = excluded.retry_at;
+
+	IF (p_ordered AND p_outcomes && '{1,3,5}'::smallint[]) OR 6 = ANY (p_outcomes) THEN
+		PERFORM pass_on(ARRAY(
+			SELECT a.id FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+			WHERE a.outcome IN (1, 3, 5, 6)));
+	END IF;
 
 	RETURN QUERY
 	WITH accepted AS MATERIALIZED (
@@ -91,7 +114,25 @@ BEGIN
 		DELETE FROM leases l USING closing c
 		WHERE l.token = c.token AND l.open & c.keep = 0::bit(128)
 	)
-	SELECT a.token, a.pos FROM accepted a;
+	SELECT a.token, a.pos, a.outcome FROM accepted a;
+END $$;
+
+-- The last statement of a transactional handler's transaction: its job is
+-- completed, or an error keeps the transaction from committing: PW002 where
+-- the lease is lost, PW003 where this is not the transaction that p_mark was
+-- set in, so that the handler has ended that one by itself.
+CREATE FUNCTION {schema}.complete(p_owner uuid, p_token uuid, p_id uuid, p_mark text) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+BEGIN
+	IF current_setting('pawl.attempt', true) IS DISTINCT FROM p_mark THEN
+		RAISE EXCEPTION 'the handler has ended the transaction that it was given' USING ERRCODE = 'PW003';
+	END IF;
+	PERFORM settle(p_owner, ARRAY[p_token], '{1}', ARRAY[p_id], '{1}', '{}', '{}', '{}', true);
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'the lease on job % is lost', p_id USING ERRCODE = 'PW002';
+	END IF;
 END $$;
 
 -- Gives back every open job of the leases with its attempt: of claims whose

@@ -71,7 +71,7 @@ BEGIN
 				DELETE FROM leases l WHERE l.token = v_lease.token;
 				CONTINUE;
 			END IF;
-			PERFORM settle(v_lease.owner, v_jobs.tokens, v_jobs.positions, v_jobs.ids, v_jobs.outcomes, '{}', v_jobs.codes, v_jobs.summaries);
+			PERFORM settle(v_lease.owner, v_jobs.tokens, v_jobs.positions, v_jobs.ids, v_jobs.outcomes, '{}', v_jobs.codes, v_jobs.summaries, true);
 			buried := buried + v_jobs.buried;
 			requeued := requeued + cardinality(v_jobs.ids) - v_jobs.buried;
 		EXCEPTION WHEN OTHERS THEN
@@ -81,7 +81,7 @@ BEGIN
 			reason := format('lease %s: %s', v_lease.token, SQLERRM);
 		END;
 	END LOOP;
-	IF requeued > 0 THEN
+	IF requeued > 0 OR buried > 0 THEN -- a dead letter may have been in others' way
 		PERFORM pg_notify({channel}, '');
 	END IF;
 END $$;

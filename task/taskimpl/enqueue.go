@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pawlgo/pawl/internal/enqueue"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
@@ -25,8 +24,6 @@ const (
 	// maxOrganization is the limit of an organization in bytes, so that it fits
 	// into an index beside a kind and a key.
 	maxOrganization = 1000
-	// maxIdentifier is how long PostgreSQL lets a name be.
-	maxIdentifier = 63
 )
 
 // Enqueue stores one job in tx.
@@ -45,7 +42,7 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 		return nil, nil
 	}
 	return enqueueMany(ctx, tx, declared{
-		kind: k.Name, queue: k.Queue, version: k.Version, capability: k.capability(),
+		kind: k.Name, queue: k.Queue, version: k.Version, capability: k.capability(), order: k.Order,
 		options: enqueue.Options{Priority: int16(k.Priority), Attempts: k.Policy.Attempts, Keep: k.Keep},
 	}, len(args), func(i int) payload { return k.payload(&args[i]) }, opts)
 }
@@ -55,6 +52,7 @@ type declared struct {
 	kind, queue string
 	version     int
 	capability  int64
+	order       []string
 	options     enqueue.Options // before those of the call
 }
 
@@ -70,7 +68,7 @@ func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int
 	}
 	batch := store.Batch{
 		Kind: d.kind, Queue: d.queue, Version: d.version, Capability: d.capability,
-		Priority: o.Priority, MaxAttempts: o.Attempts, Keep: o.Keep, Wake: !o.NoWake,
+		Priority: o.Priority, MaxAttempts: o.Attempts, Keep: o.Keep, Wake: !o.NoWake, Order: d.order,
 		Jobs: make([]store.NewJob, n),
 	}
 	if o.HasAt {
@@ -91,16 +89,13 @@ func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int
 		}
 	}
 
-	schema := store.DefaultSchema
-	if bound, ok := tx.(interface{ PawlSchema() string }); ok {
-		schema = bound.PawlSchema()
-		if schema == "" || len(schema) > maxIdentifier || !storable(schema) {
-			return fail(task.ErrInvalidOption, fmt.Errorf("InSchema(%q): use the name that the migrations were given", schema))
-		}
+	schema, err := enqueue.SchemaOf(tx)
+	if err != nil {
+		return fail(task.ErrInvalidOption, err)
 	}
 	answer, err := store.Enqueue(ctx, tx, schema, &batch)
 	if err != nil {
-		return fail(reasonOf(err), err)
+		return fail(task.ReasonOf(err), err)
 	}
 
 	state := task.StatePending
@@ -204,20 +199,3 @@ func digest(s string) []byte {
 }
 
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
-
-// reasonOf names the sentinel for an error of the database, by SQLSTATE.
-func reasonOf(err error) error {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return nil
-	}
-	switch pgErr.Code {
-	case "40001":
-		return task.ErrSerialization
-	case "40P01":
-		return task.ErrDeadlock
-	case "3F000", "42883", "42P01": // no such schema, function, table
-		return task.ErrNotMigrated
-	}
-	return nil
-}

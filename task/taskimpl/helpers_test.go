@@ -126,8 +126,8 @@ func (w worker) claim(t *testing.T) store.ClaimedJob {
 
 func (w worker) settle(t *testing.T, j store.ClaimedJob, outcome store.Outcome) {
 	t.Helper()
-	accepted, err := w.Settle(t.Context(), w.process, []store.Settlement{{
+	recorded, err := w.Settle(t.Context(), w.process, []store.Settlement{{
 		Token: j.Token, Position: j.Position, ID: j.ID, Outcome: outcome, Delay: time.Hour, Code: "code", Summary: "summary"}})
 	require.NoError(t, err)
-	require.Equal(t, []bool{true}, accepted)
+	require.Equal(t, []store.Outcome{outcome}, recorded)
 }

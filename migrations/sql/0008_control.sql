@@ -1,0 +1,197 @@
+-- Control: cancel, pause, resume. Anybody may call these, in any transaction.
+
+-- Cancels a job. Answers where it stands: cancelled; leased, when a worker has
+-- it, which is asked to end it and gives it no other attempt; how it had ended
+-- before; or NULL for a job that there is no trace of.
+CREATE FUNCTION {schema}.cancel(id uuid) RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+AS $$
+#variable_conflict use_column
+DECLARE
+	p_id       ALIAS FOR id;
+	v_job      record;
+	v_times    timestamptz[];
+	v_attempts integer;
+	v_found    boolean;
+	v_state    text;
+BEGIN
+	SELECT j.* INTO v_job FROM jobs j WHERE j.id = p_id LIMIT 1;
+	IF NOT FOUND THEN
+		SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO v_state
+		FROM outcomes o WHERE o.job_id = p_id LIMIT 1;
+		IF NOT FOUND THEN
+			SELECT 'dead' INTO v_state FROM dead_letters d WHERE d.job_id = p_id;
+		END IF;
+		RETURN v_state;
+	END IF;
+	-- A claim or a settlement may be moving the job, so that each place is empty
+	-- when it is looked at; each statement here sees what has committed by then.
+	FOR n IN 1 .. 3 LOOP
+		-- The times that history knows save a walk along the whole queue.
+		SELECT array_agg(e.retry_at) || v_job.run_at INTO v_times FROM job_errors e WHERE e.job_id = p_id AND e.retry_at IS NOT NULL;
+		DELETE FROM ready r WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND NOT r.suspect
+			AND r.run_at = ANY (v_times) AND r.id = p_id RETURNING r.attempts INTO v_attempts;
+		v_found := FOUND;
+		IF NOT v_found THEN
+			DELETE FROM ready r WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND r.suspect
+				AND r.id = p_id RETURNING r.attempts INTO v_attempts;
+			v_found := FOUND;
+		END IF;
+		IF NOT v_found AND v_job.order_key IS NOT NULL THEN
+			PERFORM FROM ordered o WHERE o.job_id = p_id AND NOT o.head FOR UPDATE;
+			v_found := FOUND;
+			v_attempts := 0;
+		END IF;
+		IF NOT v_found THEN
+			SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO v_state
+			FROM outcomes o WHERE o.job_id = p_id LIMIT 1;
+			IF FOUND THEN
+				RETURN v_state;
+			END IF;
+			EXIT WHEN EXISTS (SELECT FROM leases l WHERE p_id = ANY (l.job_ids) AND get_bit(l.open, array_position(l.job_ids, p_id) - 1) = 1);
+			DELETE FROM ready r WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND NOT r.suspect
+				AND r.id = p_id RETURNING r.attempts INTO v_attempts;
+			v_found := FOUND;
+		END IF;
+		IF v_found THEN
+			PERFORM record_cancelled(ARRAY[p_id], ARRAY[v_job.day], ARRAY[v_attempts], ARRAY[v_job.queue]);
+			IF v_job.order_key IS NOT NULL THEN -- it may have been in others' way
+				PERFORM pg_notify({channel}, v_job.queue);
+			END IF;
+			RETURN 'cancelled';
+		END IF;
+	END LOOP;
+	INSERT INTO cancel_requests (job_id, requested_at) VALUES (p_id, clock_timestamp()) ON CONFLICT DO NOTHING;
+	IF FOUND THEN
+		PERFORM pg_notify({channel}, '!cancel');
+	END IF;
+	RETURN 'leased';
+END $$;
+
+-- Records the end of waiting jobs that have been taken away.
+CREATE FUNCTION {schema}.record_cancelled(p_ids uuid[], p_days integer[], p_attempts integer[], p_queues text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+DECLARE
+	v_now timestamptz := clock_timestamp();
+	v_day integer     := day_of(v_now);
+BEGIN
+	IF to_regclass('outcomes_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day);
+	END IF;
+	INSERT INTO outcomes (day, job_id, job_day, outcome, attempts, queue, claimed_at, finished_at)
+	SELECT v_day, u.id, u.day, 5, u.attempts, u.queue, v_now, v_now
+	FROM unnest(p_ids, p_days, p_attempts, p_queues) u(id, day, attempts, queue);
+	PERFORM pass_on(p_ids);
+END $$;
+
+-- Cancels all jobs of an organization: those that wait at once, and those that
+-- workers have by asking them. Reads every waiting job.
+CREATE FUNCTION {schema}.cancel_organization(organization_id text, OUT cancelled bigint, OUT requested bigint)
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	p_organization ALIAS FOR organization_id;
+	v_jobs         record;
+	v_count        bigint;
+BEGIN
+	cancelled := 0; requested := 0;
+	IF COALESCE(p_organization, '') = '' THEN
+		RAISE EXCEPTION 'no organization is named' USING ERRCODE = 'PW013', HINT = 'Jobs without an organization are cancelled one by one.';
+	END IF;
+	-- Again until nothing is found: jobs move between the places meanwhile.
+	FOR n IN 1 .. 3 LOOP
+		WITH job AS (
+			SELECT r.ctid AS at, r.id, r.day, r.attempts, r.queue FROM ready r
+			JOIN jobs j ON j.day = r.day AND j.id = r.id
+			WHERE j.organization_id = p_organization ORDER BY r.id FOR UPDATE OF r
+		), taken AS (
+			DELETE FROM ready r USING job j WHERE r.ctid = j.at RETURNING j.id, j.day, j.attempts, j.queue
+		), blocked AS (
+			SELECT o.job_id, o.day, 0, o.queue FROM ordered o
+			JOIN jobs j ON j.day = o.day AND j.id = o.job_id
+			WHERE NOT o.head AND j.organization_id = p_organization ORDER BY o.job_id FOR UPDATE OF o
+		)
+		SELECT array_agg(t.id) AS ids, array_agg(t.day) AS days, array_agg(t.attempts::integer) AS attempts, array_agg(t.queue) AS queues
+		INTO v_jobs FROM (SELECT * FROM taken UNION ALL SELECT * FROM blocked) t;
+		EXIT WHEN v_jobs.ids IS NULL AND n > 1;
+		IF v_jobs.ids IS NOT NULL THEN
+			PERFORM record_cancelled(v_jobs.ids, v_jobs.days, v_jobs.attempts, v_jobs.queues);
+			cancelled := cancelled + cardinality(v_jobs.ids);
+		END IF;
+		INSERT INTO cancel_requests (job_id, requested_at)
+		SELECT u.id, clock_timestamp() FROM leases l
+		CROSS JOIN LATERAL unnest(l.job_ids, l.days) WITH ORDINALITY u(id, day, pos)
+		JOIN jobs j ON j.day = u.day AND j.id = u.id
+		WHERE get_bit(l.open, u.pos::integer - 1) = 1 AND j.organization_id = p_organization
+		ORDER BY u.id
+		ON CONFLICT DO NOTHING;
+		GET DIAGNOSTICS v_count = ROW_COUNT;
+		requested := requested + v_count;
+	END LOOP;
+	IF requested > 0 THEN
+		PERFORM pg_notify({channel}, '!cancel');
+	END IF;
+END $$;
+
+-- What a worker has to do about requests to cancel: jobs that came back to wait
+-- after they were asked for are ended here, requests that have been met are
+-- removed, and the answer is those jobs that the process itself is running.
+CREATE FUNCTION {schema}.cancellations(p_process uuid) RETURNS SETOF uuid
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+	v_id     uuid;
+	v_leased uuid[];
+	v_mine   uuid[];
+BEGIN
+	IF NOT EXISTS (SELECT FROM cancel_requests) THEN
+		RETURN;
+	END IF;
+	SELECT array_agg(c.job_id), array_agg(c.job_id) FILTER (WHERE l.owner = p_process) INTO v_leased, v_mine FROM leases l
+	CROSS JOIN LATERAL unnest(l.job_ids) WITH ORDINALITY u(id, pos)
+	CROSS JOIN LATERAL (SELECT c.job_id FROM cancel_requests c WHERE c.job_id = u.id OFFSET 0) c
+	WHERE get_bit(l.open, u.pos::integer - 1) = 1;
+	RETURN QUERY SELECT unnest(v_mine);
+	FOR v_id IN
+		SELECT c.job_id FROM cancel_requests c WHERE v_leased IS NULL OR c.job_id <> ALL (v_leased)
+		ORDER BY c.job_id LIMIT 1000 FOR UPDATE SKIP LOCKED
+	LOOP
+		IF cancel(v_id) IS DISTINCT FROM 'leased' THEN
+			DELETE FROM cancel_requests c WHERE c.job_id = v_id;
+		END IF;
+	END LOOP;
+END $$;
+
+-- Nothing is claimed from a paused queue, by any process; what is running goes
+-- on. Answers whether that was a change.
+CREATE FUNCTION {schema}.pause(queue text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+BEGIN
+	INSERT INTO paused_queues (queue, paused_at) VALUES ($1, clock_timestamp()) ON CONFLICT DO NOTHING;
+	RETURN FOUND;
+END $$;
+
+CREATE FUNCTION {schema}.resume(queue text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+BEGIN
+	DELETE FROM paused_queues p WHERE p.queue = $1;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM pg_notify({channel}, $1);
+	RETURN true;
+END $$;
