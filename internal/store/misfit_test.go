@@ -289,7 +289,7 @@ func TestMisfitGoesDeep(t *testing.T) {
 	type link struct {
 		Next *link `json:"next"`
 	}
-	const depth = 3000
+	const depth = 2_000
 	chain := strings.Repeat(`{"next":`, depth) + "%" + strings.Repeat("}", depth)
 	s := shapeOf(t, reflect.TypeFor[link]())
 	require.Empty(t, misfit(t, pool, s, strings.Replace(chain, "%", "null", 1)))

@@ -26,119 +26,119 @@ RETURN (
 	FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) t
 );
 
--- Where a value does not fit one node of a wire shape, its parts apart: what was
--- expected and what is there. NULL where it fits.
+-- The kind of a node of a wire shape. Of types that encode themselves a few are
+-- well known; what the others take is known only in Go.
+CREATE FUNCTION {schema}.kind_of(node jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN node ->> 'kind' <> 'opaque' THEN node ->> 'kind' ELSE
+	CASE node ->> 'ref' WHEN 'github.com/google/uuid.UUID' THEN 'uuid' WHEN 'time.Time' THEN 'time' WHEN 'encoding/json.Number' THEN 'number' ELSE 'raw' END END;
+
+-- The integers of a kind; NULL for a kind of something else.
+CREATE FUNCTION {schema}.integers_of(p_kind text) RETURNS numrange
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE p_kind
+	WHEN 'int' THEN '[-9223372036854775808,9223372036854775807]'::numrange
+	WHEN 'int64' THEN '[-9223372036854775808,9223372036854775807]'::numrange
+	WHEN 'int32' THEN '[-2147483648,2147483647]'::numrange
+	WHEN 'int16' THEN '[-32768,32767]'::numrange
+	WHEN 'int8' THEN '[-128,127]'::numrange
+	WHEN 'uint' THEN '[0,18446744073709551615]'::numrange
+	WHEN 'uintptr' THEN '[0,18446744073709551615]'::numrange
+	WHEN 'uint64' THEN '[0,18446744073709551615]'::numrange
+	WHEN 'uint32' THEN '[0,4294967295]'::numrange
+	WHEN 'uint16' THEN '[0,65535]'::numrange
+	WHEN 'uint8' THEN '[0,255]'::numrange END;
+
+-- Whether text is a time as Go writes and reads it.
+CREATE FUNCTION {schema}.is_time(p_text text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_text ~ ('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?'
+		|| '(Z|[-+]([01][0-9]|2[0-3]):[0-5][0-9])$')
+	THEN substr(p_text, 9, 2)::integer <= CASE
+		WHEN substr(p_text, 6, 2) IN ('04', '06', '09', '11') THEN 30
+		WHEN substr(p_text, 6, 2) <> '02' THEN 31
+		WHEN substr(p_text, 1, 4)::integer % 400 = 0 OR substr(p_text, 1, 4)::integer % 4 = 0 AND substr(p_text, 1, 4)::integer % 100 <> 0 THEN 29
+		ELSE 28 END
+	ELSE false END;
+
+-- Whether a value is the text of a number in a string.
+CREATE FUNCTION {schema}.is_number(value jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_typeof(value) = 'string' AND length(value #>> '{}') <= 1000
+	AND value #>> '{}' ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]{1,3})?$';
+
+-- Whether a value fits one node of a wire shape, its parts apart. Quoted is the
+-- option ",string" of a field, and the way that numbers are keys.
 --
 -- It is stricter than encoding/json where that loses something in silence: null
 -- for what cannot be null, arrays of another length, numbers and UUIDs in a
--- spelling that Go would not write, which keys and orders would tell apart.
-CREATE FUNCTION {schema}.misfit_here(value jsonb, node jsonb, quoted boolean) RETURNS text
+-- spelling that Go would not write, which keys and orders would tell apart. A
+-- kind that a later release may have takes anything.
+CREATE FUNCTION {schema}.fits(value jsonb, node jsonb, quoted boolean) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE {schema}.kind_of(node)
+	WHEN 'raw' THEN true
+	WHEN 'pointer' THEN true
+	WHEN 'struct' THEN jsonb_typeof(value) = 'object'
+	WHEN 'map' THEN jsonb_typeof(value) IN ('object', 'null')
+	WHEN 'slice' THEN jsonb_typeof(value) IN ('array', 'null')
+	WHEN 'array' THEN CASE WHEN jsonb_typeof(value) = 'array' THEN jsonb_array_length(value) = COALESCE((node ->> 'len')::integer, 0) ELSE false END
+	WHEN 'bool' THEN CASE WHEN quoted THEN value IN ('"true"', '"false"') ELSE jsonb_typeof(value) = 'boolean' END
+	WHEN 'string' THEN jsonb_typeof(value) = 'string' AND (NOT quoted
+		OR value #>> '{}' ~ ('^"([^"[.backslash.]' || chr(1) || '-' || chr(31) || ']|[[.backslash.]](["/bfnrt[.backslash.]]|u[0-9a-fA-F]{4}))*"$'))
+	WHEN 'bytes' THEN jsonb_typeof(value) = 'null' OR jsonb_typeof(value) = 'string'
+		AND translate(value #>> '{}', chr(10) || chr(13), '') ~ '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$'
+	WHEN 'uuid' THEN jsonb_typeof(value) = 'string' AND value #>> '{}' ~ '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
+	WHEN 'time' THEN jsonb_typeof(value) = 'string' AND {schema}.is_time(value #>> '{}')
+	WHEN 'number' THEN CASE WHEN quoted THEN {schema}.is_number(value) ELSE jsonb_typeof(value) = 'number' END
+	-- From there on it would be rounded to infinity.
+	WHEN 'float32' THEN CASE WHEN CASE WHEN quoted THEN {schema}.is_number(value) ELSE jsonb_typeof(value) = 'number' END
+		THEN abs((value #>> '{}')::numeric) < 340282356779733661637539395458142568448 ELSE false END
+	WHEN 'float64' THEN CASE WHEN CASE WHEN quoted THEN {schema}.is_number(value) ELSE jsonb_typeof(value) = 'number' END
+		THEN abs((value #>> '{}')::numeric) < 179769313486231580793728971405303415079934132710037826936173778980444968292764750946649017977587207096330286416692887910946555547851940402630657488671505820681908902000708383676273854845817711531764475730270069855571366959622842914819860834936475292719074168444365510704342711559699508093042880177904174497792 ELSE false END
+	ELSE CASE
+		WHEN {schema}.integers_of(node ->> 'kind') IS NULL THEN true
+		WHEN jsonb_typeof(value) = CASE WHEN quoted THEN 'string' ELSE 'number' END AND value #>> '{}' ~ '^(0|-?[1-9][0-9]{0,19})$'
+		THEN (value #>> '{}')::numeric <@ {schema}.integers_of(node ->> 'kind')
+		ELSE false END
+	END;
+
+-- What a value that does not fit should be, and what it is.
+CREATE FUNCTION {schema}.describe_misfit(value jsonb, node jsonb, quoted boolean) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = {schema}, pg_temp
 AS $$
 DECLARE
-	v_kind  text := node ->> 'kind';
-	v_ref   text := node ->> 'ref';
-	v_type  text := jsonb_typeof(value);
-	v_text  text := CASE WHEN v_type IN ('string', 'number', 'boolean') THEN value #>> '{}' END;
-	v_want  text;             -- a phrase
-	v_is    text := 'string'; -- the type in JSON that it has
-	v_fits  boolean := true;  -- where the type is right
-	v_low   numeric;
-	v_high  numeric;
+	v_kind text := kind_of(node);
+	v_is   text := jsonb_typeof(value);
+	v_type text := CASE v_kind -- in JSON
+		WHEN 'struct' THEN 'object' WHEN 'map' THEN 'object' WHEN 'slice' THEN 'array' WHEN 'array' THEN 'array' WHEN 'bool' THEN 'boolean'
+		WHEN 'string' THEN 'string' WHEN 'bytes' THEN 'string' WHEN 'uuid' THEN 'string' WHEN 'time' THEN 'string' ELSE 'number' END;
+	v_want text := CASE v_kind
+		WHEN 'struct' THEN 'an object'
+		WHEN 'map' THEN 'an object'
+		WHEN 'slice' THEN 'an array'
+		WHEN 'array' THEN 'an array of ' || COALESCE(node ->> 'len', '0')
+		WHEN 'bool' THEN 'true or false'
+		WHEN 'string' THEN 'a string'
+		WHEN 'bytes' THEN 'base64 text'
+		WHEN 'uuid' THEN 'a UUID with hyphens and in lower case'
+		WHEN 'time' THEN 'a time such as 2026-01-31T23:59:59.5Z, with Z or an offset'
+		WHEN 'number' THEN 'a number'
+		WHEN 'float32' THEN 'a number that fits into a float32'
+		WHEN 'float64' THEN 'a number that fits into a float64'
+		ELSE format('a whole number without a decimal point, from %s to %s', lower(integers_of(v_kind)), upper(integers_of(v_kind))) END;
 BEGIN
-	-- What only Go knows: types that encode themselves, and kinds that a later
-	-- release may have.
-	IF v_kind = 'opaque' THEN
-		v_kind := CASE v_ref
-			WHEN 'github.com/google/uuid.UUID' THEN 'uuid'
-			WHEN 'time.Time' THEN 'time'
-			WHEN 'encoding/json.Number' THEN 'number' END;
-	END IF;
-	IF v_kind IS NULL OR v_kind = 'raw' THEN
-		RETURN NULL;
-	END IF;
-	IF v_type = 'null' THEN
-		IF v_kind IN ('pointer', 'slice', 'map', 'bytes') THEN
-			RETURN NULL;
-		END IF;
-	ELSIF v_kind = 'pointer' THEN
-		RETURN NULL;
-	END IF;
-
-	CASE v_kind
-	WHEN 'struct', 'map' THEN
-		v_want := 'an object';
-		v_is := 'object';
-	WHEN 'slice' THEN
-		v_want := 'an array';
-		v_is := 'array';
-	WHEN 'array' THEN
-		v_want := format('an array of %s', COALESCE(node ->> 'len', '0'));
-		v_is := 'array';
-		v_fits := v_type <> 'array' OR jsonb_array_length(value) = COALESCE((node ->> 'len')::integer, 0);
-	WHEN 'bool' THEN
-		v_want := 'true or false';
-		v_is := 'boolean';
-		v_fits := v_text IN ('true', 'false');
-	WHEN 'int', 'int8', 'int16', 'int32', 'int64', 'uint', 'uint8', 'uint16', 'uint32', 'uint64', 'uintptr' THEN
-		v_low := CASE v_kind WHEN 'int8' THEN -128 WHEN 'int16' THEN -32768 WHEN 'int32' THEN -2147483648
-			WHEN 'int' THEN -9223372036854775808 WHEN 'int64' THEN -9223372036854775808 ELSE 0 END;
-		v_high := CASE v_kind WHEN 'uint8' THEN 255 WHEN 'uint16' THEN 65535 WHEN 'uint32' THEN 4294967295
-			WHEN 'uint' THEN 18446744073709551615 WHEN 'uint64' THEN 18446744073709551615 WHEN 'uintptr' THEN 18446744073709551615
-			ELSE -1 - v_low END;
-		v_want := format('a whole number without a decimal point, from %s to %s', v_low, v_high);
-		v_is := 'number';
-		v_fits := CASE WHEN v_text ~ '^(0|-?[1-9][0-9]{0,19})$' THEN v_text::numeric BETWEEN v_low AND v_high ELSE false END;
-	WHEN 'float32', 'float64', 'number' THEN
-		v_want := 'a number';
-		v_is := 'number';
-		IF quoted THEN -- a number of JSON has been looked at already
-			v_fits := length(v_text) <= 1000 AND v_text ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]{1,3})?$';
-		END IF;
-		IF v_kind <> 'number' THEN
-			v_want := format('a number that fits into a %s', v_kind);
-			-- From here on it would be rounded to infinity.
-			v_high := CASE v_kind WHEN 'float32' THEN 340282356779733661637539395458142568448 ELSE
-				179769313486231580793728971405303415079934132710037826936173778980444968292764750946649017977587207096330286416692887910946555547851940402630657488671505820681908902000708383676273854845817711531764475730270069855571366959622842914819860834936475292719074168444365510704342711559699508093042880177904174497792 END;
-			v_fits := CASE WHEN v_fits AND (quoted OR v_type = 'number') THEN abs(v_text::numeric) < v_high ELSE false END;
-		END IF;
-	WHEN 'string' THEN
-		v_want := 'a string';
-		IF quoted THEN
-			v_fits := v_text ~ ('^"([^"[.backslash.]' || chr(1) || '-' || chr(31) || ']|[[.backslash.]](["/bfnrt[.backslash.]]|u[0-9a-fA-F]{4}))*"$');
-		END IF;
-	WHEN 'bytes' THEN
-		v_want := 'base64 text';
-		v_fits := translate(v_text, chr(10) || chr(13), '') ~ '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$';
-	WHEN 'uuid' THEN
-		v_want := 'a UUID with hyphens and in lower case';
-		v_fits := v_text ~ '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$';
-	WHEN 'time' THEN
-		v_want := 'a time such as 2026-01-31T23:59:59.5Z, with Z or an offset';
-		v_fits := CASE WHEN v_text ~ ('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?'
-				|| '(Z|[-+]([01][0-9]|2[0-3]):[0-5][0-9])$')
-			THEN substr(v_text, 9, 2)::integer <= CASE substr(v_text, 6, 2)
-				WHEN '02' THEN CASE WHEN substr(v_text, 1, 4)::integer % 400 = 0
-					OR substr(v_text, 1, 4)::integer % 4 = 0 AND substr(v_text, 1, 4)::integer % 100 <> 0 THEN 29 ELSE 28 END
-				WHEN '04' THEN 30 WHEN '06' THEN 30 WHEN '09' THEN 30 WHEN '11' THEN 30 ELSE 31 END
-			ELSE false END;
-	ELSE
-		RETURN NULL;
-	END CASE;
-
-	IF quoted AND v_is IN ('number', 'boolean', 'string') AND v_kind NOT IN ('bytes', 'uuid', 'time') THEN
+	IF quoted THEN
 		v_want := v_want || ', as text in a string';
-		v_is := 'string';
-	END IF;
-	IF v_type = v_is AND v_fits THEN
-		RETURN NULL;
+		v_type := 'string';
 	END IF;
 	RETURN format('expected %s, got %s', v_want, CASE
-		WHEN v_type = 'array' AND v_is = 'array' THEN format('one of %s', jsonb_array_length(value))
-		WHEN v_type = v_is THEN format('another %s', v_type)
-		WHEN v_type = 'null' THEN 'null'
-		WHEN v_type IN ('object', 'array') THEN format('an %s', v_type)
-		ELSE format('a %s', v_type) END);
+		WHEN v_is = v_type AND v_type = 'array' THEN format('one of %s', jsonb_array_length(value))
+		WHEN v_is = v_type THEN 'another ' || v_is
+		WHEN v_is = 'null' THEN v_is
+		WHEN v_is IN ('object', 'array') THEN 'an ' || v_is
+		ELSE 'a ' || v_is END);
 END $$;
 
 -- How one more member stands in a path.
@@ -169,10 +169,12 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	WITH RECURSIVE walk (path, value, node, quoted, wrong) AS (
-		SELECT 'args', args, shape -> 'root', false, misfit_here(args, shape -> 'root', false)
+		SELECT 'args', args, shape -> 'root', false,
+			CASE WHEN NOT fits(args, shape -> 'root', false) THEN describe_misfit(args, shape -> 'root', false) END
 		UNION ALL
 		SELECT part.path, part.value, part.node, part.quoted,
-			COALESCE(part.wrong, misfit_here(part.value, part.node, part.quoted))
+			CASE WHEN part.wrong IS NOT NULL THEN part.wrong
+				WHEN NOT fits(part.value, part.node, part.quoted) THEN describe_misfit(part.value, part.node, part.quoted) END
 		FROM walk w
 		CROSS JOIN LATERAL (
 			SELECT w.path AS path, w.value AS value, w.node -> 'elem' AS node, w.quoted AS quoted, NULL AS wrong
@@ -183,7 +185,8 @@ BEGIN
 			WHERE w.node ->> 'kind' IN ('slice', 'array') AND jsonb_typeof(w.value) = 'array'
 			UNION ALL
 			SELECT w.path || path_step(e.key), e.value, w.node -> 'elem', false,
-				'of the key: ' || misfit_here(to_jsonb(e.key), w.node -> 'key', w.node #>> '{key,kind}' NOT IN ('string', 'opaque'))
+				CASE WHEN NOT fits(to_jsonb(e.key), w.node -> 'key', w.node #>> '{key,kind}' NOT IN ('string', 'opaque'))
+				THEN 'of the key: ' || describe_misfit(to_jsonb(e.key), w.node -> 'key', w.node #>> '{key,kind}' NOT IN ('string', 'opaque')) END
 			FROM jsonb_each(w.value) e(key, value)
 			WHERE w.node ->> 'kind' = 'map' AND jsonb_typeof(w.value) = 'object'
 			UNION ALL
