@@ -122,8 +122,13 @@ func (c *Checker) walk(t types.Type, p place) {
 	if isNamed {
 		c.reach(named)
 	}
-	if _, ok := t.Underlying().(*types.Interface); !ok && c.opaque(t, p) {
-		return
+	switch t.Underlying().(type) {
+	case *types.Interface:
+	case *types.Pointer: // its methods are those of what it points to, which comes next
+	default:
+		if c.opaque(t, p) {
+			return
+		}
 	}
 	if isNamed && !c.first(named, p) {
 		return
@@ -219,10 +224,7 @@ func (c *Checker) key(t types.Type, p place) {
 // concern, and checks that it also decodes itself.
 func (c *Checker) opaque(t types.Type, p place) bool {
 	ptr := types.NewPointer(t)
-	if _, ok := t.Underlying().(*types.Pointer); ok {
-		ptr = nil
-	}
-	has := func(i method) bool { return implements(t, i) || ptr != nil && implements(ptr, i) }
+	has := func(i method) bool { return implements(t, i) || implements(ptr, i) }
 	if s, ok := t.Underlying().(*types.Struct); ok {
 		if field, m := takenOver(t, s); field != nil && has(m) {
 			_, pointer := types.Unalias(field.Type()).(*types.Pointer)
@@ -248,7 +250,7 @@ func (c *Checker) opaque(t types.Type, p place) bool {
 	if !json && !text {
 		b, basic := t.Underlying().(*types.Basic)
 		isString := basic && b.Info()&types.IsString != 0
-		if ptr != nil && !isString && has(unmarshalText) && !has(unmarshalJSON) {
+		if !isString && has(unmarshalText) && !has(unmarshalJSON) {
 			c.errorf(p, "%s has UnmarshalText but neither MarshalText nor MarshalJSON, and encoding/json decodes it from nothing but a string: add MarshalText", c.TypeName(t))
 			return true
 		}
