@@ -108,7 +108,7 @@ func TestLongSilence(t *testing.T) {
 	})
 	listening(t, w)
 	p.silence()
-	testdb.Eventually(t, 2*slow, "connections to die", func() bool { return p.lost.Load() >= 12 })
+	testdb.Eventually(t, 3*slow, "connections to die", func() bool { return p.lost.Load() >= 24 })
 	p.heal()
 	put(t, pool, k, numbered(20, "")...)
 	require.Equal(t, store.Audit{Completed: 20}, settled(t, pool, 20))
@@ -382,5 +382,40 @@ func TestWakeUpOfLargePayloads(t *testing.T) {
 			best = min(best, receive(t, begun, "the job").Sub(enqueued))
 		}
 		require.Less(t, best, time.Second)
+	}
+}
+
+// grumpy is a log handler that panics at whatever is asked of it, so that no
+// record of it is ever seen.
+type grumpy struct{ method string }
+
+func (h grumpy) Enabled(context.Context, slog.Level) bool {
+	if h.method == "Enabled" {
+		panic("x")
+	}
+	return true
+}
+
+func (h grumpy) Handle(context.Context, slog.Record) error { panic("x") }
+func (h grumpy) WithAttrs([]slog.Attr) slog.Handler        { panic("x") }
+func (h grumpy) WithGroup(string) slog.Handler             { panic("x") }
+
+// A log handler that panics takes neither the process nor an attempt down.
+func TestAPanickingLog(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"Enabled", "the others"} {
+		pool := testdb.Migrated(t)
+		k := kind("k", "q")
+		w := start(t, pool, pawlrt.Config{Logger: slog.New(grumpy{method}), Tables: []task.Table{table(k, func(_ context.Context, job *task.Job[args]) error {
+			if job.Attempt == 1 {
+				panic("y")
+			}
+			return nil
+		})}})
+		put(t, pool, k, numbered(5, "")...)
+		require.Equal(t, store.Audit{Completed: 5}, settled(t, pool, 5))
+		require.NoError(t, w.shutdown(t))
+		require.EqualValues(t, 5, w.Stats().Panics)
+		require.Positive(t, w.Stats().LogPanics)
 	}
 }
