@@ -67,22 +67,21 @@ func (c *command) check(ctx context.Context) error {
 	return nil
 }
 
-// report writes the errors, or for people the notes: all of them, or those about
+// report writes the errors, or without any the notes: all of them, or those about
 // the lock, which taskgen itself has something to do with.
 func (c *command) report(result *gen.Result, all bool) error {
 	c.found = len(result.Errors) > 0
-	if c.json {
-		return diag.WriteJSON(c.stdout, result.Errors)
-	}
-	if c.found {
-		return write(c.stderr, result.Errors)
-	}
-	var notes []diag.Diagnostic
-	for _, n := range result.Notes {
-		if all || n.Code == diag.Lock {
-			n.Message = "note: " + n.Message
-			notes = append(notes, n)
+	told := result.Errors
+	if !c.found {
+		for _, n := range result.Notes {
+			if all || n.Code == diag.Lock {
+				n.Note = true
+				told = append(told, n)
+			}
 		}
 	}
-	return write(c.stderr, notes)
+	if c.json {
+		return diag.WriteJSON(c.stdout, told)
+	}
+	return write(c.stderr, told)
 }

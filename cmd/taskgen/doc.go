@@ -151,14 +151,13 @@
 // is to be named: taskgen -against origin/release.
 //
 // Some changes are about more than the payload. The fields of the idempotency key
-// and how they are encoded stay as they are, unless that is accepted, and so do
-// those of the order key: while jobs of both are there, those with the old key and
-// those with the new would not wait for each other. A kind that
-// is gone while another is new is taken for a rename by mistake, until //task:alias
-// or taskgen retire says which it is. A task that is removed while no kind is new
-// gets tombstones in the lock: its numbers are never used again. Two packages of
-// one run cannot have the same kind; those whose workers never share a database
-// are run one by one.
+// and how they are encoded stay as they are, unless that is accepted. So do those
+// of the order key, since jobs with the old key and jobs with the new one do not
+// wait for each other. A kind that is gone while another is new is taken for a
+// rename by mistake, until //task:alias or taskgen retire says which it is. A task
+// that is removed while no kind is new gets tombstones in the lock: its numbers are
+// never used again. Two packages of one run cannot have the same kind; those whose
+// workers never share a database are run one by one.
 //
 // An author who knows better than a rule says so with //task:accept. It is about
 // one change: the line can go once that is merged, and the next change of the same
@@ -179,8 +178,10 @@
 //
 // Columns count bytes from 1; endColumn is just behind what is wrong, and left
 // out where that is unknown. The code is source, declaration, directive, payload,
-// name, lock or stale, or the ID of the rule that a change breaks. What is no error
-// in the source stays on standard error.
+// name, lock or stale, or the ID of the rule that a change breaks. What
+// breaks nothing and may mean something all the same has "note":true besides; it
+// is told where there is no error. What has no place in the source stays on
+// standard error.
 //
 // It needs no earlier output: code that already uses the generated names does not
 // stop it, and neither does a task_gen.go that is empty, stale or full of conflict

@@ -88,8 +88,8 @@ the one of the current directory. Packages are named as for go build. With check
 it writes nothing and shows what it would write. With retire it takes a payload
 version out of use that no stored job has any more.
 
-With -json, errors go to standard output, one JSON object a line. With -against,
-the payload versions of that commit are the ones that stay as they are.
+With -json, errors and notes go to standard output, one JSON object a line. With
+-against, the payload versions of that commit are the ones that stay as they are.
 `
 
 // help is the usage and the directives that taskgen reads.

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Diagnostic is one error and where it is.
+// Diagnostic is one error, or a note, and where it is.
 type Diagnostic struct {
 	// File is relative to the directory of the run where it is below it.
 	File string `json:"file"`
@@ -24,6 +24,9 @@ type Diagnostic struct {
 	EndColumn int    `json:"endColumn,omitempty"`
 	Message   string `json:"message"`
 	Code      Code   `json:"code"`
+	// Note says that it is about something that breaks nothing, and means something
+	// all the same.
+	Note bool `json:"note,omitempty"`
 
 	source string // the line, for terminals
 }
@@ -43,11 +46,16 @@ const (
 	Lock        Code = "lock"        // a lock that cannot be read, a version without its upgrader
 )
 
-// String writes d as "file:line:col: message".
+// String writes d as "file:line:col: message", and a note with that word before
+// the message.
 func (d Diagnostic) String() string {
 	at := token.Position{Filename: d.File, Line: d.Line, Column: d.Column}
 	// The first line is the one that editors link; what follows belongs to it.
-	return at.String() + ": " + strings.ReplaceAll(d.Message, "\n", "\n\t")
+	mark := ": "
+	if d.Note {
+		mark = ": note: "
+	}
+	return at.String() + mark + strings.ReplaceAll(d.Message, "\n", "\n\t")
 }
 
 // List is the errors of one run. Its methods are for one goroutine.
