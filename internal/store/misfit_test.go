@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawlgo/pawl/internal/gen/shape"
+	"github.com/pawlgo/pawl/internal/gen/shape/testdata/family"
 	"github.com/pawlgo/pawl/internal/testdb"
 )
 
@@ -342,6 +343,35 @@ func TestMisfitAgreesWithGo(t *testing.T) {
 	}
 	require.Greater(t, accepted, 100)
 	require.Greater(t, refused, 1000)
+}
+
+// Every construct of payloads that the generator's tests have fits as Go writes
+// it. Left out are structs that embed a pointer: their members are required, and
+// Go leaves them out of a nil one.
+func TestMisfitTakesWhatGoWrites(t *testing.T) {
+	t.Parallel()
+	_, pool := open(t)
+	r := rand.New(rand.NewPCG(13, 17))
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[family.Scalars](), reflect.TypeFor[family.Containers](), reflect.TypeFor[family.Encoded](), reflect.TypeFor[family.Options](),
+		reflect.TypeFor[family.Embedded](), reflect.TypeFor[family.Shadowed](), reflect.TypeFor[family.Ambiguous](), reflect.TypeFor[family.TagWins](),
+		reflect.TypeFor[family.Given](), reflect.TypeFor[family.GivenHidden](), reflect.TypeFor[family.BothNames](), reflect.TypeFor[family.NoStruct](),
+		reflect.TypeFor[family.Depth](), reflect.TypeFor[family.Diamond](), reflect.TypeFor[family.SameGoName](), reflect.TypeFor[family.EmbedsAlias](),
+		reflect.TypeFor[family.Anonymous](), reflect.TypeFor[family.Node](), reflect.TypeFor[family.Generics](), reflect.TypeFor[family.InstantiatedRoot](),
+		reflect.TypeFor[family.Value](),
+	} {
+		s := shapeOf(t, typ)
+		for range 40 {
+			v := reflect.New(typ)
+			randomize(r, v.Elem(), 6)
+			raw, err := json.Marshal(v.Interface())
+			require.NoError(t, err)
+			require.Empty(t, misfit(t, pool, s, string(raw)), "%v: %s", typ, raw)
+		}
+	}
+	s := shapeOf(t, reflect.TypeFor[family.ByPointer]())
+	require.Empty(t, misfit(t, pool, s, `{"id": "x", "Also": true}`))
+	require.Equal(t, "args.id: the member is missing", misfit(t, pool, s, `{}`))
 }
 
 // randomize gives v some value, with the edges of its type more often than
