@@ -50,6 +50,10 @@ func TestWhatDoesNotCompile(t *testing.T) {
 		"generic field":    {"Items []T `json:\"items\"`", "Items []T  `json:\"items\"`", "Items [][]T `json:\"items\"`", "cannot use runGoGenerate() (value of struct type Batch[string])"},
 		"kind of a scalar": {"type Level string", "type Level (string)", "type Level []byte", "cannot convert runGoGenerate (variable of type *Level) to type *string"},
 		"element":          {"type Items []library.Pair[Level, []Tries]", "type Items = ItemsX\n\ntype ItemsX []library.Pair[Level, []Tries]", "type Items []library.Pair[string, []Tries]", "cannot use runGoGenerate() (value of slice type Items)"},
+		"argument of a type that encodes itself": {
+			"Every time.Duration `json:\"every\"`", "Every time.Duration   `json:\"every\"`", "Every time.Duration `json:\"all\"`",
+			"cannot use runGoGenerate() (value of struct type RetiredArgs)",
+		},
 		"marshaler": {
 			"// Tries is nested.", "func (Tries) String() string { return \"\" }\n\n", "func (Tries) MarshalJSON() ([]byte, error) { return nil, nil }\n\n",
 			"ambiguous selector runGoGenerate.MarshalJSON",
@@ -78,4 +82,12 @@ func TestWhatDoesNotCompile(t *testing.T) {
 			require.Contains(t, strings.Join(problems, "\n"), tt.want)
 		})
 	}
+}
+
+// A type that is no more than a mark of another may change.
+func TestMarksAreNotWatched(t *testing.T) {
+	t.Parallel()
+	c := newCompiler(t, "../golden/fleet")
+	_, problems := c.check(t, c.edit(t, "fleet.go", "type Invoice struct{ Cents int64 }", "type Invoice struct{ Euros int64 }"))
+	require.Empty(t, problems)
 }

@@ -117,6 +117,11 @@ func (w *watcher) walk(spelled types.Type) {
 			for _, m := range methods {
 				x.marshals[m] = true
 			}
+			for arg := range named.TypeArgs().Types() {
+				if holds(named.Underlying(), arg, new(typeutil.Map)) {
+					w.walk(arg) // what holds a value most likely encodes it in its own form
+				}
+			}
 			return
 		}
 		if x.structure {
@@ -148,6 +153,35 @@ func (w *watcher) walk(spelled types.Type) {
 			w.walk(f.Type())
 		}
 	}
+}
+
+// holds reports whether a value of the type t has values of the type part in it.
+// The argument of a generic type may also be a mere mark, as in ID[User].
+func holds(t, part types.Type, seen *typeutil.Map) bool {
+	t = types.Unalias(t)
+	if seen.Set(t, true) != nil {
+		return false
+	}
+	if types.Identical(t, part) {
+		return true
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Pointer:
+		return holds(u.Elem(), part, seen)
+	case *types.Slice:
+		return holds(u.Elem(), part, seen)
+	case *types.Array:
+		return holds(u.Elem(), part, seen)
+	case *types.Map:
+		return holds(u.Key(), part, seen) || holds(u.Elem(), part, seen)
+	case *types.Struct:
+		for f := range u.Fields() {
+			if holds(f.Type(), part, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stored reports whether encoding/json looks at a field.

@@ -75,8 +75,15 @@ type BillTrip struct{ task.Task[BillTripArgs] }
 
 // BillTripArgs is the payload of [BillTrip].
 type BillTripArgs struct {
-	Trip uuid.UUID `json:"trip"`
+	Trip    uuid.UUID   `json:"trip"`
+	Invoice ID[Invoice] `json:"invoice"`
 }
+
+// ID is that of a T, which is no part of it.
+type ID[T any] struct{ uuid.UUID }
+
+// Invoice is in no payload.
+type Invoice struct{ Cents int64 }
 
 // CloseMonth adds up the invoices of one month, a month after the other.
 //

@@ -106,7 +106,7 @@ var kindBillTrip = taskimpl.Kind[BillTripArgs]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xda64885ce997988a}},
-	Shape:        `{"root":{"kind":"struct","ref":"BillTripArgs"},"structs":{"BillTripArgs":[{"json":"trip","go":"Trip","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
+	Shape:        `{"root":{"kind":"struct","ref":"BillTripArgs"},"structs":{"BillTripArgs":[{"json":"invoice","go":"Invoice","type":{"kind":"opaque","ref":"github.com/pawlgo/pawl/internal/gen/golden/fleet.ID[github.com/pawlgo/pawl/internal/gen/golden/fleet.Invoice]"}},{"json":"trip","go":"Trip","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
 	Decode:       decodeBillTrip,
 }
 
@@ -647,7 +647,8 @@ func _(runGoGenerate *struct {
 	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
 func _(runGoGenerate func() BillTripArgs) struct {
-	Trip uuid.UUID `json:"trip"`
+	Trip    uuid.UUID   `json:"trip"`
+	Invoice ID[Invoice] `json:"invoice"`
 } {
 	return runGoGenerate()
 }
@@ -671,6 +672,9 @@ func _(runGoGenerate *struct {
 }
 func _(runGoGenerate *Event) {
 	_, _ = runGoGenerate.MarshalJSON, runGoGenerate.UnmarshalJSON
+}
+func _(runGoGenerate *ID[Invoice]) {
+	_, _ = runGoGenerate.MarshalText, runGoGenerate.UnmarshalText
 }
 func _(runGoGenerate func() Owner) struct {
 	Fleet int32 `json:"fleet"`

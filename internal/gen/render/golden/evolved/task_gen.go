@@ -1127,6 +1127,17 @@ func _(runGoGenerate *struct {
 }) {
 	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
+func _(runGoGenerate func() RetiredArgs) struct {
+	Every time.Duration `json:"every"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	RetiredArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
 func _(runGoGenerate func() ShrinkArgs) struct {
 	A int `json:"a"`
 } {
