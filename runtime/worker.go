@@ -131,8 +131,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
 	// At most one statement at a time for each queue, the keeper, the settler,
-	// the sweeper and the listener, so none of them ever waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+4))
+	// the sweeper, the watch of cancels and the listener, so none of them ever
+	// waits for a connection.
+	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+5))
 	if err != nil {
 		return err
 	}
@@ -161,6 +162,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var loops, helpers, settling sync.WaitGroup
 	helpers.Go(func() { w.keeper.run(services, process, sent) })
 	helpers.Go(func() { w.sweep(services) })
+	helpers.Go(func() { w.watchCancels(services) })
 	if !w.config.PollOnly {
 		helpers.Go(func() { w.listen(services) })
 	}
