@@ -16,6 +16,9 @@ const (
 	daysAhead      = 3
 
 	strandedInterval = time.Minute
+	// cancelInterval is how often a worker looks for requests to cancel that
+	// nobody has told it of.
+	cancelInterval = time.Second
 )
 
 // sweep does the housekeeping of the database that any worker may do: it takes
@@ -87,6 +90,24 @@ func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) b
 	return r.Dead > 0
 }
 
+// watchCancels does what requests to cancel leave to workers, when it is told of
+// one and now and then.
+func (w *Worker) watchCancels(ctx context.Context) {
+	ticker := time.NewTicker(cancelInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.cancels:
+		case <-ticker.C:
+		}
+		if process, ok := w.keeper.process(); ok {
+			w.cancel(ctx, process)
+		}
+	}
+}
+
 // cancel ends the handlers of jobs that somebody asked to cancel.
 func (w *Worker) cancel(ctx context.Context, process uuid.UUID) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
@@ -94,7 +115,7 @@ func (w *Worker) cancel(ctx context.Context, process uuid.UUID) {
 	jobs, err := w.store.Cancellations(ctx, process)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn("cannot look for jobs to cancel", "error", err)
+			w.warn("cancels", "cannot look for jobs to cancel", err)
 		}
 		return
 	}

@@ -85,7 +85,7 @@ func (w *Worker) notified(payload string) {
 		return
 	}
 	for _, q := range w.queues {
-		if payload == "" || q.name == payload {
+		if (payload == "" || q.name == payload) && !q.paused.Load() { // to resume has a message of its own
 			q.wake()
 		}
 	}

@@ -45,6 +45,7 @@ CREATE TABLE {schema}.ordered (
 	day       integer NOT NULL,
 	queue     text    NOT NULL,
 	head      boolean NOT NULL,
+	ready_at  timestamptz, -- a head's first due time: where to find it in ready
 	PRIMARY KEY (order_key, seq)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX ordered_head ON {schema}.ordered (order_key) WHERE head; -- one at a time

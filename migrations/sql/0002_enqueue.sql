@@ -31,7 +31,9 @@ BEGIN
 			ELSE 'pending'
 		END;
 	ELSIF EXISTS (SELECT FROM ready r
-			WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND r.run_at = v_job.run_at AND r.id = p_id AND NOT r.suspect) THEN
+			WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND r.id = p_id AND NOT r.suspect
+				-- Of a job with an order key, the turn may have come after its time.
+				AND r.run_at = CASE WHEN v_job.order_key IS NULL THEN v_job.run_at ELSE (SELECT o.ready_at FROM ordered o WHERE o.job_id = p_id) END) THEN
 		RETURN CASE WHEN v_job.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END;
 	ELSE
 		v_state := 'retrying';

@@ -36,14 +36,16 @@ BEGIN
 	IF NOT EXISTS (SELECT FROM processes p WHERE p.id = p_owner) THEN
 		RAISE EXCEPTION 'process % is not registered', p_owner USING ERRCODE = 'PW001';
 	END IF;
+	IF p_ordered AND NOT EXISTS (SELECT FROM paused_queues q WHERE q.queue = p_queue) THEN
+		v_turns := take_turns(p_queue);
+		v_now := clock_timestamp();
+	END IF;
+	-- After the time of the claim is taken, so that no claim has a later one than
+	-- the commit of a pause.
 	IF EXISTS (SELECT FROM paused_queues q WHERE q.queue = p_queue) THEN
 		RETURN QUERY SELECT NULL::uuid, 4, NULL::uuid, NULL::integer, NULL::smallint, NULL::timestamptz,
 			NULL::text, NULL::integer, NULL::text, NULL::integer, v_now, NULL::text, NULL::boolean, NULL::boolean, NULL::text;
 		RETURN;
-	END IF;
-	IF p_ordered THEN
-		v_turns := take_turns(p_queue);
-		v_now := clock_timestamp();
 	END IF;
 	v_cancel := EXISTS (SELECT FROM cancel_requests);
 

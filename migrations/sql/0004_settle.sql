@@ -35,8 +35,9 @@ SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
-	v_now timestamptz;
-	v_day integer;
+	v_now  timestamptz;
+	v_day  integer;
+	v_lost uuid[]; -- those that are set aside
 BEGIN
 	PERFORM FROM leases l WHERE l.token = ANY (p_tokens) AND l.owner = p_owner ORDER BY l.token FOR UPDATE;
 	v_now := clock_timestamp();
@@ -77,11 +78,15 @@ BEGIN
 	END IF;
 
 	IF p_outcomes && '{2,3,4,6,7}'::smallint[] THEN
-		INSERT INTO quarantine (job_id, job_day, queue, attempts, found_at, reason)
-		SELECT a.id, a.day, a.queue, a.attempt, v_now, COALESCE(a.summary, 'the job has no row')
-		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
-		LEFT JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j ON true
-		WHERE a.outcome = 6 OR (a.outcome IN (2, 3, 4, 7) AND j.id IS NULL);
+		WITH lost AS (
+			INSERT INTO quarantine (job_id, job_day, queue, attempts, found_at, reason)
+			SELECT a.id, a.day, a.queue, a.attempt, v_now, COALESCE(a.summary, 'the job has no row')
+			FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+			LEFT JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j ON true
+			WHERE a.outcome = 6 OR (a.outcome IN (2, 3, 4, 7) AND j.id IS NULL)
+			RETURNING job_id
+		)
+		SELECT array_agg(l.job_id) INTO v_lost FROM lost l;
 	END IF;
 
 	INSERT INTO job_errors (job_id, attempt, at, code, summary, retry_at)
@@ -92,10 +97,10 @@ BEGIN
 	ON CONFLICT (job_id, attempt) DO UPDATE
 	SET at = excluded.at, code = excluded.code, summary = excluded.summary, retry_at = excluded.retry_at;
 
-	IF (p_ordered AND p_outcomes && '{1,3,5}'::smallint[]) OR 6 = ANY (p_outcomes) THEN
-		PERFORM pass_on(ARRAY(
+	IF (p_ordered AND p_outcomes && '{1,3,5}'::smallint[]) OR v_lost IS NOT NULL THEN
+		PERFORM pass_on(v_lost || ARRAY(
 			SELECT a.id FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
-			WHERE a.outcome IN (1, 3, 5, 6)));
+			WHERE a.outcome IN (1, 3, 5)));
 	END IF;
 
 	RETURN QUERY

@@ -10,37 +10,47 @@ SET search_path = {schema}, pg_temp
 {pinned}
 AS $$
 DECLARE
-	v_missing uuid[];
+	v_homeless bytea[]; -- keys whose first job has no row
 BEGIN
-	WITH first AS (
-		SELECT x.* FROM (SELECT DISTINCT k FROM unnest(p_keys) k) keys
-		CROSS JOIN LATERAL (SELECT o.order_key, o.seq, o.queue FROM ordered o WHERE o.order_key = keys.k ORDER BY o.seq LIMIT 1) x
-	), free AS (
-		SELECT x.* FROM first f
-		CROSS JOIN LATERAL (
-			SELECT o.order_key, o.seq FROM ordered o WHERE o.order_key = f.order_key AND o.seq = f.seq FOR UPDATE SKIP LOCKED) x
-	), head AS (
-		UPDATE ordered o SET head = true FROM free f
-		WHERE o.order_key = f.order_key AND o.seq = f.seq AND NOT o.head
-		RETURNING o.job_id, o.day, o.queue
-	), put_off AS (
-		INSERT INTO order_turns (queue, order_key)
-		SELECT f.queue, f.order_key FROM first f WHERE NOT EXISTS (SELECT FROM free x WHERE x.order_key = f.order_key)
-	), waiting AS (
-		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
-		SELECT j.queue, j.priority, GREATEST(j.run_at, clock_timestamp()), h.job_id, h.day, j.capability, 0, false
-		FROM head h CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = h.day AND j.id = h.job_id OFFSET 0) j
-	), missing AS (
+	LOOP
+		WITH first AS (
+			SELECT x.* FROM (SELECT DISTINCT k FROM unnest(p_keys) k) keys
+			CROSS JOIN LATERAL (SELECT o.order_key, o.seq, o.queue FROM ordered o WHERE o.order_key = keys.k ORDER BY o.seq LIMIT 1) x
+		), free AS (
+			SELECT x.* FROM first f
+			CROSS JOIN LATERAL (
+				SELECT o.order_key, o.seq, o.job_id, o.day FROM ordered o
+				WHERE o.order_key = f.order_key AND o.seq = f.seq FOR UPDATE SKIP LOCKED) x
+		), turn AS (
+			SELECT f.order_key, f.seq, j.* FROM free f
+			LEFT JOIN LATERAL (
+				SELECT j.id, j.queue, j.priority, j.capability, GREATEST(j.run_at, clock_timestamp()) AS run_at
+				FROM jobs j WHERE j.day = f.day AND j.id = f.job_id OFFSET 0) j ON true
+		), head AS (
+			UPDATE ordered o SET head = true, ready_at = t.run_at FROM turn t
+			WHERE o.order_key = t.order_key AND o.seq = t.seq AND NOT o.head AND t.id IS NOT NULL
+			RETURNING o.day, t.id, t.queue, t.priority, t.capability, t.run_at
+		), waiting AS (
+			INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
+			SELECT h.queue, h.priority, h.run_at, h.id, h.day, h.capability, 0, false FROM head h
+		), put_off AS (
+			INSERT INTO order_turns (queue, order_key)
+			SELECT f.queue, f.order_key FROM first f WHERE NOT EXISTS (SELECT FROM free x WHERE x.order_key = f.order_key)
+		)
+		SELECT array_agg(t.order_key) INTO v_homeless FROM turn t WHERE t.id IS NULL;
+		EXIT WHEN v_homeless IS NULL;
+		-- Where one has lost its row others may have, so all of them go at once.
+		WITH homeless AS (
+			SELECT o.ctid AS at FROM ordered o
+			LEFT JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.day = o.day AND j.id = o.job_id OFFSET 0) j ON true
+			WHERE o.order_key = ANY (v_homeless) AND j.id IS NULL FOR UPDATE OF o SKIP LOCKED
+		), gone AS (
+			DELETE FROM ordered o USING homeless h WHERE o.ctid = h.at RETURNING o.job_id, o.day, o.queue
+		)
 		INSERT INTO quarantine (job_id, job_day, queue, attempts, found_at, reason)
-		SELECT h.job_id, h.day, h.queue, 0, clock_timestamp(), 'its turn has come, but the job has no row'
-		FROM head h LEFT JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.day = h.day AND j.id = h.job_id OFFSET 0) j ON true
-		WHERE j.id IS NULL
-		RETURNING job_id
-	)
-	SELECT array_agg(m.job_id) INTO v_missing FROM missing m;
-	IF v_missing IS NOT NULL THEN
-		PERFORM pass_on(v_missing);
-	END IF;
+		SELECT g.job_id, g.day, g.queue, 0, clock_timestamp(), 'its turn has come, but the job has no row' FROM gone g;
+		p_keys := v_homeless;
+	END LOOP;
 END $$;
 
 -- Ends the part of finished jobs in the order of their keys, and gives their
@@ -69,14 +79,15 @@ BEGIN
 END $$;
 
 -- Looks after the keys of a queue whose turn may have come. Answers whether
--- some are left.
+-- some are left that nobody looks after.
 CREATE FUNCTION {schema}.take_turns(p_queue text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
 AS $$
 DECLARE
-	v_key   bytea := '';
+	v_key   bytea   := '';
+	v_left  boolean := false;
 	v_turns tid[];
 	v_seq   bigint;
 BEGIN
@@ -84,10 +95,15 @@ BEGIN
 		SELECT t.order_key INTO v_key FROM order_turns t
 		WHERE t.queue = p_queue AND t.order_key > v_key ORDER BY t.order_key LIMIT 1;
 		IF NOT FOUND THEN
-			RETURN false;
+			RETURN v_left;
 		END IF;
-		-- One at a time looks after a key, so that it gets no second head.
-		CONTINUE WHEN NOT pg_try_advisory_xact_lock({lock_order}, hashtext(encode(v_key, 'hex')));
+		-- One at a time looks after a key, so that it gets no second head. A lock
+		-- is for many keys: the server has room for some thousands of them in all.
+		-- Whoever has this one may be past this key, or past this turn of it.
+		IF NOT pg_try_advisory_xact_lock({lock_order}, (hashtext(p_queue) & -128) | (get_byte(v_key, 0) & 127)) THEN
+			v_left := true;
+			CONTINUE;
+		END IF;
 		SELECT array_agg(t.ctid) INTO v_turns FROM order_turns t WHERE t.queue = p_queue AND t.order_key = v_key;
 		-- A head that is just ending passes its turn on, yet may not have seen
 		-- whom to; one that is locked here has not begun to. So either the turn

@@ -31,6 +31,9 @@ BEGIN
 	FOR n IN 1 .. 3 LOOP
 		-- The times that history knows save a walk along the whole queue.
 		SELECT array_agg(e.retry_at) || v_job.run_at INTO v_times FROM job_errors e WHERE e.job_id = p_id AND e.retry_at IS NOT NULL;
+		IF v_job.order_key IS NOT NULL THEN
+			v_times := v_times || (SELECT o.ready_at FROM ordered o WHERE o.job_id = p_id);
+		END IF;
 		DELETE FROM ready r WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND NOT r.suspect
 			AND r.run_at = ANY (v_times) AND r.id = p_id RETURNING r.attempts INTO v_attempts;
 		v_found := FOUND;
@@ -99,42 +102,48 @@ AS $$
 DECLARE
 	p_organization ALIAS FOR organization_id;
 	v_jobs         record;
-	v_count        bigint;
 BEGIN
-	cancelled := 0; requested := 0;
 	IF COALESCE(p_organization, '') = '' THEN
 		RAISE EXCEPTION 'no organization is named' USING ERRCODE = 'PW013', HINT = 'Jobs without an organization are cancelled one by one.';
 	END IF;
-	-- Again until nothing is found: jobs move between the places meanwhile.
-	FOR n IN 1 .. 3 LOOP
-		WITH job AS (
-			SELECT r.ctid AS at, r.id, r.day, r.attempts, r.queue FROM ready r
-			JOIN jobs j ON j.day = r.day AND j.id = r.id
-			WHERE j.organization_id = p_organization ORDER BY r.id FOR UPDATE OF r
-		), taken AS (
-			DELETE FROM ready r USING job j WHERE r.ctid = j.at RETURNING j.id, j.day, j.attempts, j.queue
-		), blocked AS (
-			SELECT o.job_id, o.day, 0, o.queue FROM ordered o
-			JOIN jobs j ON j.day = o.day AND j.id = o.job_id
-			WHERE NOT o.head AND j.organization_id = p_organization ORDER BY o.job_id FOR UPDATE OF o
-		)
-		SELECT array_agg(t.id) AS ids, array_agg(t.day) AS days, array_agg(t.attempts::integer) AS attempts, array_agg(t.queue) AS queues
-		INTO v_jobs FROM (SELECT * FROM taken UNION ALL SELECT * FROM blocked) t;
-		EXIT WHEN v_jobs.ids IS NULL AND n > 1;
-		IF v_jobs.ids IS NOT NULL THEN
-			PERFORM record_cancelled(v_jobs.ids, v_jobs.days, v_jobs.attempts, v_jobs.queues);
-			cancelled := cancelled + cardinality(v_jobs.ids);
-		END IF;
-		INSERT INTO cancel_requests (job_id, requested_at)
-		SELECT u.id, clock_timestamp() FROM leases l
-		CROSS JOIN LATERAL unnest(l.job_ids, l.days) WITH ORDINALITY u(id, day, pos)
+	-- One snapshot sees each job in its one place. What has moved on when its
+	-- place is locked is asked for like what a worker has. The locks are taken in
+	-- an order, so that two calls do not wait for one another.
+	WITH waiting AS MATERIALIZED (
+		SELECT r.ctid AS at, r.id FROM ready r JOIN jobs j ON j.day = r.day AND j.id = r.id
+		WHERE j.organization_id = p_organization
+	), blocked AS MATERIALIZED (
+		SELECT o.ctid AS at, o.job_id AS id FROM ordered o JOIN jobs j ON j.day = o.day AND j.id = o.job_id
+		WHERE NOT o.head AND j.organization_id = p_organization
+	), leased AS MATERIALIZED (
+		SELECT u.id FROM leases l CROSS JOIN LATERAL unnest(l.job_ids, l.days) WITH ORDINALITY u(id, day, pos)
 		JOIN jobs j ON j.day = u.day AND j.id = u.id
 		WHERE get_bit(l.open, u.pos::integer - 1) = 1 AND j.organization_id = p_organization
-		ORDER BY u.id
-		ON CONFLICT DO NOTHING;
-		GET DIAGNOSTICS v_count = ROW_COUNT;
-		requested := requested + v_count;
-	END LOOP;
+	), locked AS MATERIALIZED (
+		SELECT r.ctid AS at FROM waiting w JOIN ready r ON r.ctid = w.at ORDER BY r.id FOR UPDATE OF r
+	), taken AS (
+		DELETE FROM ready r USING locked l WHERE r.ctid = l.at RETURNING r.id, r.day, r.attempts::integer, r.queue
+	), held AS MATERIALIZED (
+		SELECT o.job_id AS id, o.day, 0 AS attempts, o.queue FROM blocked b JOIN ordered o ON o.ctid = b.at
+		WHERE NOT o.head ORDER BY o.job_id FOR UPDATE OF o
+	), ended AS MATERIALIZED (
+		SELECT * FROM taken UNION ALL SELECT * FROM held
+	), running AS MATERIALIZED (
+		SELECT x.id FROM (SELECT w.id FROM waiting w UNION ALL SELECT b.id FROM blocked b UNION ALL SELECT l.id FROM leased l) x
+		WHERE x.id NOT IN (SELECT e.id FROM ended e)
+	), asked AS (
+		INSERT INTO cancel_requests (job_id, requested_at)
+		SELECT r.id, clock_timestamp() FROM running r ORDER BY r.id ON CONFLICT DO NOTHING
+	)
+	SELECT array_agg(e.id) AS ids, array_agg(e.day) AS days, array_agg(e.attempts) AS attempts, array_agg(e.queue) AS queues,
+		(SELECT count(*) FROM running) AS running
+	INTO v_jobs FROM ended e;
+	cancelled := COALESCE(cardinality(v_jobs.ids), 0);
+	requested := v_jobs.running;
+	IF cancelled > 0 THEN
+		PERFORM record_cancelled(v_jobs.ids, v_jobs.days, v_jobs.attempts, v_jobs.queues);
+		PERFORM pg_notify({channel}, ''); -- they may have been in others' way
+	END IF;
 	IF requested > 0 THEN
 		PERFORM pg_notify({channel}, '!cancel');
 	END IF;
@@ -143,11 +152,14 @@ END $$;
 -- What a worker has to do about requests to cancel: jobs that came back to wait
 -- after they were asked for are ended here, requests that have been met are
 -- removed, and the answer is those jobs that the process itself is running.
+--
+-- It gives up on a lock soon: somebody's transaction may cancel the same job
+-- and stay open, and others must not wait for it.
 CREATE FUNCTION {schema}.cancellations(p_process uuid) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
-SET lock_timeout = '5s'
+SET lock_timeout = '100ms'
 AS $$
 DECLARE
 	v_id     uuid;
@@ -166,9 +178,13 @@ BEGIN
 		SELECT c.job_id FROM cancel_requests c WHERE v_leased IS NULL OR c.job_id <> ALL (v_leased)
 		ORDER BY c.job_id LIMIT 1000 FOR UPDATE SKIP LOCKED
 	LOOP
-		IF cancel(v_id) IS DISTINCT FROM 'leased' THEN
-			DELETE FROM cancel_requests c WHERE c.job_id = v_id;
-		END IF;
+		BEGIN
+			IF cancel(v_id) IS DISTINCT FROM 'leased' THEN
+				DELETE FROM cancel_requests c WHERE c.job_id = v_id;
+			END IF;
+		EXCEPTION WHEN lock_not_available THEN
+			NULL; -- the next look meets it again
+		END;
 	END LOOP;
 END $$;
 
@@ -192,6 +208,6 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	PERFORM pg_notify({channel}, $1);
+	PERFORM pg_notify({channel}, '!resume'); -- a worker does not listen for a queue that is paused
 	RETURN true;
 END $$;
