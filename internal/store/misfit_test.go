@@ -111,7 +111,7 @@ func TestMisfit(t *testing.T) {
 		{`[]`, "args: expected an object, got an array"},
 		{`null`, "args: expected an object, got null"},
 		{`"x"`, "args: expected an object, got a string"},
-		{`{"bool": true}`, "args.bool: there is no such member, but Bool, Int8, Int16, Int32, Int64, Int, Uint8, Uint16, Uint32, Uint64, Uint, Uintptr, Float32, Float64, String, Bytes, QInt, QUint8, QFloat32, QFloat64"},
+		{`{"bool": true}`, "args.bool: there is no such member; there are Bool, Int8, Int16, Int32, Int64, Int, Uint8, Uint16, Uint32, Uint64, Uint, Uintptr, Float32, Float64, String, Bytes, QInt, QUint8, QFloat32, QFloat64"},
 
 		{`{"Bool": false}`, ""},
 		{`{"Bool": 0}`, "args.Bool: expected true or false, got a number"},
@@ -204,7 +204,7 @@ func TestMisfit(t *testing.T) {
 		{`{"Struct": {"n": 1, "kids": null}}`, ""},
 		{`{"Struct": {"n": 1, "kids": [{"n": 2, "kids": [], "text": "t", "next": {"n": 3, "kids": null}}]}}`, ""},
 		{`{"Struct": {"n": 1}}`, "args.Struct.kids: the member is missing"},
-		{`{"Struct": {"N": 1, "kids": null}}`, "args.Struct.N: there is no such member, but n, text, next, kids"},
+		{`{"Struct": {"N": 1, "kids": null}}`, "args.Struct.N: there is no such member; there are n, text, next, kids"},
 		{`{"Struct": {"n": 1, "kids": [{"n": 2, "kids": [], "next": {"n": "3", "kids": []}}]}}`, "args.Struct.kids[0].next.n: " + whole + "-9223372036854775808 to 9223372036854775807, got a string"},
 		{`{"Wide": {}}`, ""},
 		{`{"Wide": {"a": 1}}`, "args.Wide.a: there is no such member"},
@@ -255,7 +255,7 @@ func TestMisfit(t *testing.T) {
 	require.Equal(t, "args.List: the member is missing", misfit(t, pool, required, `{"Text": "", "Raw": null, `+id+`}`))
 	require.Equal(t, "args.Raw: the member is missing", misfit(t, pool, required, `{"Text": "", "List": null, `+id+`}`))
 	require.Equal(t, "args.ID: the member is missing", misfit(t, pool, required, `{"Text": "", "List": null, "Raw": null}`))
-	require.Equal(t, "args.text: there is no such member, but Text, List, Raw, ID, Maybe", misfit(t, pool, required, `{"text": "", "List": null, "Raw": null, `+id+`}`),
+	require.Equal(t, "args.text: there is no such member; there are Text, List, Raw, ID, Maybe", misfit(t, pool, required, `{"text": "", "List": null, "Raw": null, `+id+`}`),
 		"a typo is told as one, not as the member that it leaves out")
 
 	// What only a method knows is left to it, and so is what this release does not know.

@@ -18,7 +18,7 @@ CREATE TABLE {schema}.kinds (
 );
 
 -- A version 7 UUID: milliseconds, then the microseconds in 12 bits as Go writes
--- them, so that ids of both sides sort by time.
+-- them, so that ids of both sides sort by time. The seven is the 28672.
 CREATE FUNCTION {schema}.new_id() RETURNS uuid
 LANGUAGE sql VOLATILE
 RETURN (
@@ -152,7 +152,8 @@ RETURN CASE
 -- The first place where arguments do not fit a wire shape, which is written as
 -- in a lock; NULL where they fit. It walks level by level, in one statement:
 -- what nests as deep as a payload may would exhaust the stack of a function that
--- calls itself.
+-- calls itself. A CASE, unlike a WHERE, keeps each part to the values that it is
+-- for, whatever the plan.
 CREATE FUNCTION {schema}.misfit(args jsonb, shape jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = {schema}, pg_temp
@@ -181,28 +182,26 @@ BEGIN
 			WHERE w.node ->> 'kind' = 'pointer' AND jsonb_typeof(w.value) <> 'null'
 			UNION ALL
 			SELECT w.path || '[' || e.n - 1 || ']', e.value, w.node -> 'elem', false, NULL
-			FROM jsonb_array_elements(w.value) WITH ORDINALITY e(value, n)
-			WHERE w.node ->> 'kind' IN ('slice', 'array') AND jsonb_typeof(w.value) = 'array'
+			FROM jsonb_array_elements(CASE WHEN w.node ->> 'kind' IN ('slice', 'array') AND jsonb_typeof(w.value) = 'array' THEN w.value END)
+				WITH ORDINALITY e(value, n)
 			UNION ALL
 			SELECT w.path || path_step(e.key), e.value, w.node -> 'elem', false,
 				CASE WHEN NOT fits(to_jsonb(e.key), w.node -> 'key', w.node #>> '{key,kind}' NOT IN ('string', 'opaque'))
 				THEN 'of the key: ' || describe_misfit(to_jsonb(e.key), w.node -> 'key', w.node #>> '{key,kind}' NOT IN ('string', 'opaque')) END
-			FROM jsonb_each(w.value) e(key, value)
-			WHERE w.node ->> 'kind' = 'map' AND jsonb_typeof(w.value) = 'object'
+			FROM jsonb_each(CASE WHEN w.node ->> 'kind' = 'map' AND jsonb_typeof(w.value) = 'object' THEN w.value END) e(key, value)
 			UNION ALL
 			SELECT w.path || path_step(m.name), NULL, NULL, false, 'there is no such member' || COALESCE((
-				SELECT ', but ' || string_agg(f.value ->> 'json', ', ' ORDER BY f.n)
+				SELECT '; there are ' || string_agg(f.value ->> 'json', ', ' ORDER BY f.n)
 				FROM jsonb_array_elements(shape -> 'structs' -> (w.node ->> 'ref')) WITH ORDINALITY f(value, n)
 				WHERE f.n <= 20), '')
-			FROM jsonb_object_keys(w.value) m(name)
-			WHERE w.node ->> 'kind' = 'struct' AND jsonb_typeof(w.value) = 'object'
-				AND NOT shape -> 'structs' -> (w.node ->> 'ref') @> jsonb_build_array(jsonb_build_object('json', m.name))
+			FROM jsonb_object_keys(CASE WHEN w.node ->> 'kind' = 'struct' AND jsonb_typeof(w.value) = 'object' THEN w.value END) m(name)
+			WHERE NOT shape -> 'structs' -> (w.node ->> 'ref') @> jsonb_build_array(jsonb_build_object('json', m.name))
 			UNION ALL
 			SELECT w.path || path_step(f ->> 'json'), w.value -> (f ->> 'json'), f -> 'type', COALESCE((f ->> 'quoted')::boolean, false),
 				CASE WHEN NOT w.value ? (f ->> 'json') THEN 'the member is missing' END
-			FROM jsonb_array_elements(shape -> 'structs' -> (w.node ->> 'ref')) f
-			WHERE w.node ->> 'kind' = 'struct' AND jsonb_typeof(w.value) = 'object'
-				AND (w.value ? (f ->> 'json') OR NOT (f ? 'omitempty' OR f ? 'omitzero' OR f #>> '{type,kind}' = 'pointer'))
+			FROM jsonb_array_elements(CASE WHEN w.node ->> 'kind' = 'struct' AND jsonb_typeof(w.value) = 'object'
+				THEN shape -> 'structs' -> (w.node ->> 'ref') END) f
+			WHERE (w.value ? (f ->> 'json') OR NOT (f ? 'omitempty' OR f ? 'omitzero' OR f #>> '{type,kind}' = 'pointer'))
 		) part
 		WHERE w.wrong IS NULL
 	)
