@@ -54,14 +54,14 @@ func (a *attempt) run(ctx context.Context) {
 
 	switch {
 	case a.job.Cancelled:
-		a.conclude(verdict{outcome: store.Cancelled, code: codeCancelled, summary: "cancelled while it waited"}, &commit{})
+		a.conclude(verdict{outcome: store.Cancelled, code: codeCancelled, summary: "cancelled while it waited"}, nil, &commit{})
 		return
 	case a.job.Missing:
-		a.conclude(verdict{outcome: store.Quarantine, summary: "claimed, but the job has no row"}, &commit{})
+		a.conclude(verdict{outcome: store.Quarantine, summary: "claimed, but the job has no row"}, nil, &commit{})
 		return
 	case a.job.Attempt > a.job.MaxAttempts:
 		a.conclude(verdict{outcome: store.Dead, code: codeExhausted,
-			summary: fmt.Sprintf("it was waiting for attempt %d of %d", a.job.Attempt, a.job.MaxAttempts)}, &commit{})
+			summary: fmt.Sprintf("it was waiting for attempt %d of %d", a.job.Attempt, a.job.MaxAttempts)}, nil, &commit{})
 		return
 	}
 
@@ -70,9 +70,10 @@ func (a *attempt) run(ctx context.Context) {
 	a.ctx = ctx
 	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
 	c := &commit{}
-	v := a.judge(a.call(ctx, c))
+	err := a.call(ctx, c)
+	v := a.judge(err)
 	watchdog.Stop()
-	if !a.conclude(v, c) {
+	if !a.conclude(v, err, c) {
 		// The watchdog gave up on this attempt, and counted it as stuck.
 		a.w.counters.stuck.Add(-1)
 		a.log().Warn("a stuck handler has returned", "after", time.Since(a.started))
@@ -169,7 +170,7 @@ func (a *attempt) giveUp() {
 	stuck := fmt.Errorf("%w of %v and the handler ignores its context", task.ErrTimeout, a.row.Policy.Timeout)
 	v := decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, stuck, task.ErrTimeout, rand.Float64())
 	a.w.counters.stuck.Add(1)
-	if !a.conclude(v, &commit{}) {
+	if !a.conclude(v, stuck, &commit{}) {
 		a.w.counters.stuck.Add(-1)
 		return
 	}
@@ -179,9 +180,10 @@ func (a *attempt) giveUp() {
 }
 
 // conclude hands the verdict over for settlement, unless it was committed with
-// the handler's transaction, and frees the slot. It reports whether it was the
-// first to do so.
-func (a *attempt) conclude(v verdict, c *commit) bool {
+// the handler's transaction, and frees the slot. The error is the one that the
+// verdict was made of, if there was any. It reports whether it was the first to
+// do so.
+func (a *attempt) conclude(v verdict, err error, c *commit) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false
 	}
@@ -191,6 +193,9 @@ func (a *attempt) conclude(v verdict, c *commit) bool {
 			Token: a.job.Token, Position: a.job.Position, ID: a.job.ID, Ordered: a.job.Ordered,
 			Outcome: v.outcome, Delay: v.delay, Code: v.code, Summary: v.summary,
 		},
+	}
+	if observe := a.w.observe; observe != nil {
+		e.told = func(recorded store.Outcome) { observe(a, v, err, recorded) }
 	}
 	if c.done {
 		a.w.settler.report([]ending{e}, []store.Outcome{v.outcome}, false)

@@ -56,6 +56,7 @@ type queue struct {
 	floors   [store.Priorities]time.Time // the loop's alone: how far it has claimed
 	fullFrom time.Time                   // the loop's alone: when the next scan from the beginning may be
 	fullTook time.Duration               // the loop's alone: what the last one took
+	turns    bool                        // the loop's alone: the last claim has left order keys to look after
 
 	suspects atomic.Bool // as far as is known, some wait for the worker's gate
 	paused   atomic.Bool // at the last claim
@@ -305,7 +306,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		// The wake-up may have been for what committed late, below the floors.
 		next = min(next, max(time.Until(q.fullFrom), 0))
 	}
-	if claimed.Turns {
+	if q.turns = claimed.Turns; q.turns {
 		next = min(next, turnsAgain)
 	}
 	if claimed.Suspects && len(w.suspect) > 0 {

@@ -31,8 +31,9 @@ type ending struct {
 	q       *queue
 	owner   uuid.UUID
 	kind    string
-	suspect bool // it holds the gate until its end is recorded
-	unsure  bool // the attempt may have been completed in its own transaction
+	suspect bool                // it holds the gate until its end is recorded
+	unsure  bool                // the attempt may have been completed in its own transaction
+	told    func(store.Outcome) // hears what was recorded; nil for nobody
 }
 
 // settler writes the ends of attempts. While one statement is under way the
@@ -231,6 +232,9 @@ func (s *settler) report(endings []ending, recorded []store.Outcome, unsure bool
 		case store.Quarantine:
 			c.quarantined.Add(1)
 			s.w.log.Error("a job without a row of its own is set aside in the table quarantine", "job", e.ID)
+		}
+		if e.told != nil {
+			e.told(recorded[i])
 		}
 	}
 }

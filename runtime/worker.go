@@ -28,7 +28,8 @@ type Worker struct {
 	queues []*queue
 	ran    atomic.Bool
 
-	// These exist while Run does.
+	// These exist while it runs.
+	observe  observer // nil for none
 	store    *store.Store
 	keeper   *keeper
 	settler  *settler
@@ -123,9 +124,22 @@ func (e *StillRunning) Error() string {
 // schema does not fit ([migrations.ErrBehind], [migrations.ErrNewer]). After
 // that it lives through any outage. A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
+	return w.run(ctx, !w.config.PollOnly, nil, func(ctx context.Context) {
+		var loops sync.WaitGroup
+		for _, q := range w.queues {
+			loops.Go(func() { q.run(ctx) })
+		}
+		loops.Wait()
+	})
+}
+
+// run is a worker's life around its work, which claims and starts attempts until
+// it is done, or ctx ends. Observe, which may be nil, hears how each ended.
+func (w *Worker) run(ctx context.Context, listen bool, observe observer, work func(context.Context)) error {
 	if w.ran.Swap(true) {
 		return ErrAlreadyRun
 	}
+	w.observe = observe
 	defer w.health.phase.Store(phaseReturned)
 	schema := w.schema
 	// What the worker's own goroutines use outlives ctx by the shutdown.
@@ -159,25 +173,30 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.registerKinds(ctx)
 	w.health.serve()
 
-	var loops, helpers, settling sync.WaitGroup
+	var helpers, settling sync.WaitGroup
 	helpers.Go(func() { w.keeper.run(services, process, sent) })
 	helpers.Go(func() { w.sweep(services) })
 	helpers.Go(func() { w.watchCancels(services) })
-	if !w.config.PollOnly {
+	if listen {
 		helpers.Go(func() { w.listen(services) })
 	}
 	drained := make(chan struct{})
 	settling.Go(func() { w.settler.run(services, drained) })
-	for _, q := range w.queues {
-		loops.Go(func() { q.run(ctx) })
-	}
+	worked := make(chan struct{})
+	go func() {
+		defer close(worked)
+		work(ctx)
+	}()
 	w.log.Info("worker started", "name", w.config.Name, "queues", len(w.queues))
 
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-worked:
+	}
 	began := time.Now()
 	w.health.phase.Store(phaseStopping)
 	w.log.Info("worker shutting down", "running", w.counters.running.Load())
-	loops.Wait()
+	<-worked
 	left := w.drain(began, endHandlers)
 
 	// Save what has ended. The hard limit bounds that too.
