@@ -108,7 +108,7 @@ BEGIN
 	END IF;
 	-- One snapshot sees each job in its one place. What has moved on when its
 	-- place is locked is asked for like what a worker has. The locks are taken in
-	-- an order, so that two calls do not wait for one another.
+	-- one order, so that no call waits for another that waits for it.
 	WITH waiting AS MATERIALIZED (
 		SELECT r.ctid AS at, r.id FROM ready r JOIN jobs j ON j.day = r.day AND j.id = r.id
 		WHERE j.organization_id = p_organization
