@@ -41,10 +41,13 @@ func EnqueueMany[A any](ctx context.Context, tx task.Tx, k *Kind[A], args []A, o
 	if len(args) == 0 {
 		return nil, nil
 	}
-	return enqueueMany(ctx, tx, declared{
-		kind: k.Name, queue: k.Queue, version: k.Version, capability: k.capability(), order: k.Order,
-		options: enqueue.Options{Priority: int16(k.Priority), Attempts: k.Policy.Attempts, Keep: k.Keep},
-	}, len(args), func(i int) payload { return k.payload(&args[i]) }, opts)
+	return enqueueMany(ctx, tx, k.declared(), len(args), func(i int) payload { return k.payload(&args[i]) }, opts)
+}
+
+// Planned is what [Enqueue] would store, of one job. It is for package tasktest,
+// which compares it with what was stored.
+func Planned[A any](k *Kind[A], args A, opts []task.EnqueueOption) (store.Batch, error) {
+	return plan(k.declared(), 1, func(int) payload { return k.payload(&args) }, opts)
 }
 
 // declared is what an enqueue takes from a kind.
@@ -56,11 +59,18 @@ type declared struct {
 	options     enqueue.Options // before those of the call
 }
 
-// enqueueMany stores n jobs, whose payloads it gets from at. Like all that follows
-// it is not generic: a generic function is compiled anew for each payload.
-func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int) payload, opts []task.EnqueueOption) ([]task.Receipt, error) {
-	fail := func(reason, err error) ([]task.Receipt, error) {
-		return nil, &task.EnqueueError{Kind: d.kind, Reason: reason, Err: err}
+func (k *Kind[A]) declared() declared {
+	return declared{
+		kind: k.Name, queue: k.Queue, version: k.Version, capability: k.capability(), order: k.Order,
+		options: enqueue.Options{Priority: int16(k.Priority), Attempts: k.Policy.Attempts, Keep: k.Keep},
+	}
+}
+
+// plan makes the batch of n jobs, whose payloads it gets from at. Like all that
+// follows it is not generic: a generic function is compiled anew for each payload.
+func plan(d declared, n int, at func(int) payload, opts []task.EnqueueOption) (store.Batch, error) {
+	fail := func(reason, err error) (store.Batch, error) {
+		return store.Batch{}, &task.EnqueueError{Kind: d.kind, Reason: reason, Err: err}
 	}
 	o, err := resolve(d.options, n, opts)
 	if err != nil {
@@ -88,7 +98,18 @@ func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int
 			return fail(task.ErrTooLarge, fmt.Errorf("%d of %d jobs are more than %d bytes together: enqueue fewer in one call", i+1, n, maxCall))
 		}
 	}
+	return batch, nil
+}
 
+// enqueueMany stores n jobs.
+func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int) payload, opts []task.EnqueueOption) ([]task.Receipt, error) {
+	fail := func(reason, err error) ([]task.Receipt, error) {
+		return nil, &task.EnqueueError{Kind: d.kind, Reason: reason, Err: err}
+	}
+	batch, err := plan(d, n, at, opts)
+	if err != nil {
+		return nil, err
+	}
 	schema, err := enqueue.SchemaOf(tx)
 	if err != nil {
 		return fail(task.ErrInvalidOption, err)
