@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -456,10 +454,6 @@ func TestOrderWithoutDeadlocks(t *testing.T) {
 		known     []uuid.UUID
 		conflicts int // serialization failures, which their callers try again
 	)
-	serialization := func(err error) bool {
-		pgErr, ok := errors.AsType[*pgconn.PgError](err)
-		return ok && pgErr.Code == "40001"
-	}
 	write := func(n int) error {
 		random := rand.New(rand.NewPCG(uint64(n), 2))
 		level := levels[n%len(levels)]
@@ -488,7 +482,7 @@ func TestOrderWithoutDeadlocks(t *testing.T) {
 					return err
 				})
 				switch {
-				case serialization(err) && level != pgx.ReadCommitted:
+				case isSerialization(err) && level != pgx.ReadCommitted:
 					mu.Lock()
 					conflicts++
 					mu.Unlock()
