@@ -114,14 +114,14 @@ func TestSchemaNames(t *testing.T) {
 func TestTwoSchemasOfOneDatabase(t *testing.T) {
 	t.Parallel()
 	pool := testdb.New(t)
-	require.NoError(t, migrations.Up(t.Context(), pool, migrations.Options{Schema: "one"}))
-	require.NoError(t, migrations.Up(t.Context(), pool, migrations.Options{Schema: "two"}))
-	same := strings.NewReplacer("two", "one", store.Channel("two"), store.Channel("one"))
+	require.NoError(t, migrations.Up(t.Context(), pool, migrations.Options{Schema: "schema_one"}))
+	require.NoError(t, migrations.Up(t.Context(), pool, migrations.Options{Schema: "schema_two"}))
+	same := strings.NewReplacer("schema_two", "schema_one", store.Channel("schema_two"), store.Channel("schema_one"))
 	locks := regexp.MustCompile(`advisory_xact_lock\(-?\d+`) // of one schema each
-	one, two := catalog(t, pool, "one"), same.Replace(catalog(t, pool, "two"))
+	one, two := catalog(t, pool, "schema_one"), same.Replace(catalog(t, pool, "schema_two"))
 	require.Equal(t, locks.ReplaceAllString(one, "lock"), locks.ReplaceAllString(two, "lock"))
 	require.NotEqual(t, locks.FindString(one), locks.FindString(two))
-	require.NotEqual(t, store.Channel("one"), store.Channel("two"))
+	require.NotEqual(t, store.Channel("schema_one"), store.Channel("schema_two"))
 }
 
 func TestNewerDatabase(t *testing.T) {

@@ -149,6 +149,7 @@ func TestDirectListener(t *testing.T) {
 	k := kind("k", "q")
 	w := start(t, pool, pawlrt.Config{Listen: direct, Poll: 200 * time.Millisecond, Logger: slog.New(log), Tables: []task.Table{table(k, fine)}})
 	listening(t, w)
+	asleep(t, pool)
 	put(t, pool, k, args{})
 	testdb.Eventually(t, slow, "a wake-up", func() bool { return w.Stats().Wakeups > 0 })
 	p.silence()
@@ -165,6 +166,7 @@ func TestDirectListener(t *testing.T) {
 	testdb.Eventually(t, 3*slow, "the listener", func() bool { return w.Stats().Listening })
 	require.Positive(t, w.Stats().Reconnects)
 	require.Len(t, log.with("the listener is connected again"), 1)
+	asleep(t, pool)
 	put(t, pool, k, args{})
 	testdb.Eventually(t, slow, "a wake-up", func() bool { return w.Stats().Wakeups > wakeups })
 }

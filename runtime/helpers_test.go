@@ -62,7 +62,7 @@ func start(t *testing.T, pool *pgxpool.Pool, config pawlrt.Config) *running {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	w, err := pawlrt.New(pool, config)
+	w, err := pawlrt.New(workerPool(t, pool, &config), config)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -142,6 +142,14 @@ func numbered(n int, mode string) []args {
 		jobs[i] = args{N: i, Mode: mode}
 	}
 	return jobs
+}
+
+// asleep waits until somebody wants to be woken for a queue.
+func asleep(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	testdb.Eventually(t, slow, "a queue to fall asleep", func() bool {
+		return query[bool](t, pool, `SELECT EXISTS (SELECT FROM pawl.sleepers s JOIN pawl.processes p ON p.id = s.process)`)
+	})
 }
 
 // query returns one value.

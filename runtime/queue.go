@@ -38,6 +38,15 @@ const (
 	fullAtLeast = 5 * time.Second
 )
 
+// linger are the waits between the claims of a queue that has become idle,
+// before it sleeps until it is woken. While it lingers nobody needs to wake it,
+// so that a queue with much traffic costs its callers no notification. It asks
+// to be woken before the last wait: an enqueue whose transaction was under way
+// by then did not see that, and most are found by the claim after it.
+var linger = [...]time.Duration{
+	2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond,
+}
+
 // queue is the claim loop of one queue and its slots.
 type queue struct {
 	served
@@ -57,6 +66,9 @@ type queue struct {
 	fullFrom time.Time                   // the loop's alone: when the next scan from the beginning may be
 	fullTook time.Duration               // the loop's alone: what the last one took
 	turns    bool                        // the loop's alone: the last claim has left order keys to look after
+
+	calm    int       // the loop's alone: how many waits of linger have passed
+	sleeper uuid.UUID // the loop's alone: the process that asked to be woken; Nil for none
 
 	suspects atomic.Bool // as far as is known, some wait for the worker's gate
 	paused   atomic.Bool // at the last claim
@@ -145,6 +157,9 @@ func (q *queue) run(ctx context.Context) {
 		for range free - started {
 			q.release()
 		}
+		if started > 0 {
+			q.calm = 0
+		}
 		if err == nil && started == free {
 			continue // there may be more
 		}
@@ -202,6 +217,10 @@ func (q *queue) idle(ctx context.Context, err error, next time.Duration, own tim
 		if !own.IsZero() {
 			wait = min(wait, max(time.Until(own), 0))
 		}
+		if q.calm < len(linger) && q.w.counters.listening.Load() {
+			wait = min(wait, linger[q.calm])
+			q.calm++
+		}
 	}
 	deadline := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
@@ -209,6 +228,7 @@ func (q *queue) idle(ctx context.Context, err error, next time.Duration, own tim
 	for {
 		select {
 		case <-q.woken:
+			q.calm = 0
 			return
 		case <-q.timed:
 			q.mu.Lock()
@@ -240,6 +260,10 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if q.suspects.Load() && w.takeSuspect() {
 		c.SuspectToken = uuid.New()
 	}
+	// A process that could not be woken does not ask for it.
+	if sleep := q.calm >= len(linger)-1 && w.counters.listening.Load(); sleep || q.sleeper == s.process {
+		c.Sleep = &sleep
+	}
 	tokens := append(c.AloneTokens, c.Token, c.SuspectToken)
 	w.holdings.add(tokens...)
 	defer w.holdings.done(tokens...)
@@ -265,6 +289,10 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		}
 		q.claimFailed(err)
 		return 0, 0, err
+	}
+	q.sleeper = uuid.Nil
+	if c.Sleep != nil && *c.Sleep && len(claimed.Jobs) < c.Limit {
+		q.sleeper = s.process
 	}
 	w.counters.claims.Add(1)
 	if q.paused.Swap(claimed.Paused) != claimed.Paused {

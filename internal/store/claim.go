@@ -33,6 +33,9 @@ type Claim struct {
 	// AloneTokens, of which there are Limit.
 	Alone       []int64
 	AloneTokens []uuid.UUID
+	// Sleep says whether enqueues shall wake the process from now on, if the
+	// claim does not fill up; nil where they did not and shall not.
+	Sleep *bool
 	// Floors are where to start looking, a priority each, the highest first.
 	// The zero time looks from the beginning.
 	Floors [Priorities]time.Time
@@ -93,8 +96,8 @@ func (s *Store) Claim(ctx context.Context, c *Claim) (*Claimed, error) {
 	claimed := &Claimed{}
 	err := s.call(ctx, `SELECT token, pos, id, attempt, priority, run_at, kind, version, organization_id, max_attempts, enqueued_at, trace_context,
 		ordered, cancelled, args
-		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors, c.Ordered, c.Alone, c.AloneTokens}, claimed.read)
+		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors, c.Ordered, c.Alone, c.AloneTokens, c.Sleep}, claimed.read)
 	return claimed, err
 }
 

@@ -41,7 +41,9 @@ func (s *Store) Unregister(ctx context.Context, process uuid.UUID) error {
 	return s.callRow(ctx, `WITH gone AS (
 			DELETE FROM `+s.schema+`.processes p WHERE p.id = $1
 				AND NOT EXISTS (SELECT FROM `+s.schema+`.leases l WHERE l.owner = p.id)
-			RETURNING p.id)
+			RETURNING p.id),
+		awake AS (
+			DELETE FROM `+s.schema+`.sleepers s WHERE s.process = $1)
 		SELECT EXISTS (SELECT FROM gone)`, []any{process}, &gone)
 }
 

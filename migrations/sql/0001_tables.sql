@@ -72,6 +72,14 @@ CREATE TABLE {schema}.paused_queues (
 	paused_at timestamptz NOT NULL
 );
 
+-- Which queues have a process that sleeps until it is woken. An enqueue tells
+-- only those: commits that notify go one by one through the whole server.
+CREATE TABLE {schema}.sleepers (
+	queue   text NOT NULL,
+	process uuid NOT NULL,
+	PRIMARY KEY (queue, process)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
 -- One row per worker process. Liveness lives here alone: leases have no expiry
 -- of their own, and a renewal touches this row only.
 CREATE TABLE {schema}.processes (

@@ -145,7 +145,7 @@ BEGIN
 	scheduled := v_run_at > v_now;
 	-- A worker that sleeps longer than that knows nothing of a job that becomes
 	-- due meanwhile; one that is woken does.
-	IF p_wake AND v_run_at <= v_now + interval '1 minute' THEN
+	IF p_wake AND v_run_at <= v_now + interval '1 minute' AND EXISTS (SELECT FROM sleepers s WHERE s.queue = p_queue) THEN
 		PERFORM pg_notify({channel}, p_queue);
 	END IF;
 END $$;

@@ -5,7 +5,9 @@
 -- which nothing is looked for, one a priority from the highest down: hints that
 -- spare the walk over dead index entries. Jobs of the capabilities in p_alone
 -- get a lease each, under tokens of p_alone_tokens, of which there are p_limit.
--- p_ordered says that some of the queue's jobs have order keys.
+-- p_ordered says that some of the queue's jobs have order keys. p_sleep says
+-- whether the process wants to be woken from now on, if this claim does not fill
+-- up; NULL where it did not and does not. It has to look once more after that.
 --
 -- Answers a row a job, and last a row without a job: the time of the claim;
 -- in pos, 1 if suspects are due still, plus 2 if order keys are left whose turn
@@ -14,7 +16,8 @@
 -- A claimer that is not registered gets SQLSTATE PW001.
 CREATE FUNCTION {schema}.claim(
 	p_owner uuid, p_token uuid, p_suspect_token uuid, p_queue text, p_limit integer, p_capabilities bigint[], p_floors timestamptz[],
-	p_ordered boolean DEFAULT false, p_alone bigint[] DEFAULT NULL, p_alone_tokens uuid[] DEFAULT NULL)
+	p_ordered boolean DEFAULT false, p_alone bigint[] DEFAULT NULL, p_alone_tokens uuid[] DEFAULT NULL,
+	p_sleep boolean DEFAULT NULL)
 RETURNS TABLE (
 	token uuid, pos integer, id uuid, attempt integer, priority smallint, run_at timestamptz,
 	kind text, version integer, organization_id text, max_attempts integer, enqueued_at timestamptz, trace_context text,
@@ -113,6 +116,11 @@ BEGIN
 		v_left := v_left - v_count;
 	END IF;
 
+	IF p_sleep AND v_left > 0 THEN
+		INSERT INTO sleepers (queue, process) VALUES (p_queue, p_owner) ON CONFLICT DO NOTHING;
+	ELSIF p_sleep IS NOT NULL THEN
+		DELETE FROM sleepers s WHERE s.queue = p_queue AND s.process = p_owner;
+	END IF;
 	IF v_left > 0 THEN
 		SELECT min(x.run_at) INTO v_next FROM generate_series(1, 4) p(priority)
 		CROSS JOIN LATERAL (

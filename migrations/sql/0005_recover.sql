@@ -48,6 +48,9 @@ BEGIN
 	)
 	SELECT COALESCE(array_agg(g.id), '{}') INTO v_dead FROM gone g;
 	dead := cardinality(v_dead);
+	IF dead > 0 OR p_orphans THEN
+		DELETE FROM sleepers s WHERE NOT EXISTS (SELECT FROM processes p WHERE p.id = s.process);
+	END IF;
 	IF dead = 0 AND NOT p_orphans THEN
 		RETURN;
 	END IF;
