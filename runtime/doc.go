@@ -23,8 +23,9 @@
 // one row in the database, by default every 5 seconds for 15. When it stops,
 // any other worker gives its jobs back, each with one more attempt counted; a
 // job whose attempts are spent that way is a dead letter with the code
-// lease_lost. Since the job may be what killed the process, it then runs as the
-// only such one in its process, so that it takes few others with it.
+// lease_lost. A job that has lost its lease twice in a row, or has one attempt
+// left, may be what kills its processes: it runs as the only such one in its
+// process, so that it takes few others with it.
 //
 // A process that cannot reach the database ends its handlers' contexts, with
 // [task.ErrLeaseLost], a little before its lease does. If a handler goes on
@@ -36,12 +37,40 @@
 // every process looks dead; none takes another's jobs before it has itself been
 // in unbroken contact for one lease.
 //
+// # Transactions
+//
+// The handler of a transactional task gets a transaction of the user's pool, at
+// the declared isolation. When it returns nil, what it wrote and enqueued there
+// and the completion of its job are committed together, and the last statement
+// before the commit checks the lease: a zombie commits nothing. When it returns
+// an error or panics, all of that is rolled back. It can make savepoints with
+// Begin, but Commit and Rollback of the transaction itself return
+// [task.ErrTxOwned]. Each such handler holds a connection of the user's pool
+// while it runs, so a queue's concurrency should not be above the pool's size.
+//
+// # Order
+//
+// Jobs with equal order keys run one at a time, in the order of their enqueue,
+// whatever process runs them; a retry holds up the ones behind it, and the end
+// of a job, as a dead letter too, lets the next one start. Of each key one job
+// at most stands where claims look, so that the rest cost nothing. An enqueue
+// waits for no other caller: of two whose transactions are open at once, either
+// may come first, and within a transaction the order is that of the calls.
+//
+// # Cancel, pause
+//
+// [task.Cancel] ends a waiting job in the caller's transaction. A running
+// handler's context ends with [task.ErrCancelled], and its job gets no other
+// attempt. [task.Pause] stops all claims from a queue.
+//
 // # Wake-ups
 //
-// An enqueue notifies, and a listener on a connection of its own wakes the
-// queue. Nothing but latency depends on that: an idle queue looks for itself
-// every [Config].Poll, and when it knows of a job that becomes due sooner, then.
-// [Config].PollOnly does without, for a transaction pooler.
+// A queue that has become idle looks for work by itself for some milliseconds
+// more. Then it asks to be woken: from there on an enqueue notifies, and a
+// listener on a connection of its own wakes the queue. Nothing but latency
+// depends on that: a sleeping queue looks every [Config].Poll, and when it knows
+// of a job that becomes due sooner, then. [Config].PollOnly does without, for a
+// transaction pooler; [Config].Listen is a direct connection beside one.
 //
 // # Shutdown
 //

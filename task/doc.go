@@ -58,8 +58,20 @@
 // A handler runs at least once: its process can die after a side effect and
 // before the completion is recorded. It has to be safe to repeat. Its context
 // ends when the attempt takes too long ([ErrTimeout]), when this process lost
-// the job ([ErrLeaseLost]), and when the worker stops ([ErrShutdown]); see
-// [context.Cause].
+// the job ([ErrLeaseLost]), when somebody cancelled it ([ErrCancelled]), and when
+// the worker stops ([ErrShutdown]); see [context.Cause].
+//
+// # Transactional and ordered tasks
+//
+// With //task:transactional the handler gets a transaction as well: what it
+// writes and enqueues there and the completion of its job commit together, so
+// its effects on this database happen exactly once. With //task:order jobs of
+// equal fields run one at a time, in the order of their enqueue.
+//
+// # Control
+//
+// [Cancel] and [CancelOrganization] end jobs, [Pause] and [Resume] stop and
+// start a queue in every process. Each takes a transaction, as an enqueue does.
 //
 // The package starts no goroutine and holds no state; package runtime runs the
 // handlers.
