@@ -190,7 +190,7 @@ func TestSettleAmongLeftovers(t *testing.T) {
 			ids := enqueue(t, pool, 3)
 			jobs := claim(t, s, owner, 3)
 			exec(t, pool, `INSERT INTO pawl.dead_letters SELECT id, kind, queue, version, capability, priority, '', 1, 3, 'old', 'old', now(), now(), args FROM pawl.jobs WHERE id = $1`, ids[0])
-			exec(t, pool, `INSERT INTO pawl.job_errors VALUES ($1, 1, now(), 'old', 'old')`, ids[0])
+			exec(t, pool, `INSERT INTO pawl.job_errors VALUES (pawl.day_of(now()), $1, 1, now(), 'old', 'old')`, ids[0])
 			exec(t, pool, `DELETE FROM pawl.jobs WHERE id = $1`, ids[1])
 			exec(t, pool, `DO $$ DECLARE leaf regclass; BEGIN
 				FOR leaf IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'pawl.outcomes'::regclass LOOP

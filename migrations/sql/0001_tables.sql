@@ -123,14 +123,17 @@ CREATE INDEX outcomes_job ON {schema}.outcomes (job_id);
 
 -- Rows that exist only when something went wrong.
 CREATE TABLE {schema}.job_errors (
+	day      integer     NOT NULL, -- of the error
 	job_id   uuid        NOT NULL,
 	attempt  smallint    NOT NULL,
 	at       timestamptz NOT NULL,
 	code     text        NOT NULL,
 	summary  text        NOT NULL,
 	retry_at timestamptz, -- when the next attempt became due; NULL for none
-	PRIMARY KEY (job_id, attempt)
-);
+	-- An attempt that was given back may fail again on another day: the latest
+	-- of its rows is how it ended.
+	PRIMARY KEY (job_id, attempt, day)
+) PARTITION BY LIST (day);
 
 -- Dead letters hold their own copy of the payload, so that they outlive the
 -- day of their job.
@@ -163,7 +166,7 @@ CREATE TABLE {schema}.idempotency_keys (
 	expires_at      timestamptz NOT NULL,
 	args_digest     bytea       NOT NULL, -- of the stored JSON value
 	PRIMARY KEY (organization_id, kind, key)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
 
 -- What the invariants say cannot be: a waiting or leased job without its row.
 -- Set aside so that nothing is lost and nothing else is held up.
@@ -176,9 +179,11 @@ CREATE TABLE {schema}.quarantine (
 	reason   text        NOT NULL
 );
 
--- Day partitions of jobs and outcomes. CREATE and ATTACH, since CREATE TABLE
--- ... PARTITION OF would wait for every open enqueue.
-CREATE FUNCTION {schema}.ensure_day(p_day integer) RETURNS void
+-- Day partitions. CREATE and ATTACH, since CREATE TABLE ... PARTITION OF would
+-- wait for every open enqueue. Rows are only added to them until they are
+-- emptied, long before they need freezing, so a vacuum after inserts would be in
+-- vain; and it would hold a lock that emptying does not wait for.
+CREATE FUNCTION {schema}.ensure_day(p_day integer, p_parents text[] DEFAULT '{jobs,outcomes,job_errors}') RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 AS $$
@@ -186,13 +191,13 @@ DECLARE
 	v_parent text;
 	v_leaf   text;
 BEGIN
-	FOREACH v_parent IN ARRAY ARRAY['jobs', 'outcomes'] LOOP
+	FOREACH v_parent IN ARRAY p_parents LOOP
 		v_leaf := v_parent || '_d' || p_day;
 		CONTINUE WHEN to_regclass(v_leaf) IS NOT NULL;
 		PERFORM pg_advisory_xact_lock({lock_day});
 		CONTINUE WHEN to_regclass(v_leaf) IS NOT NULL;
 		BEGIN
-			EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL, CONSTRAINT %I CHECK (day = %s))',
+			EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL, CONSTRAINT %I CHECK (day = %s)) WITH (autovacuum_vacuum_insert_threshold = -1)',
 				v_leaf, v_parent, v_leaf || '_day', p_day);
 			EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES IN (%s)', v_parent, v_leaf, p_day);
 		EXCEPTION WHEN duplicate_table THEN

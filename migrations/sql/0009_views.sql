@@ -36,5 +36,5 @@ LEFT JOIN leased l ON l.id = j.id
 LEFT JOIN {schema}.ready r ON r.id = j.id
 LEFT JOIN {schema}.ordered b ON b.job_id = j.id AND NOT b.head
 LEFT JOIN LATERAL (
-	SELECT x.code, x.summary FROM {schema}.job_errors x WHERE x.job_id = j.id ORDER BY x.attempt DESC LIMIT 1
+	SELECT x.code, x.summary FROM {schema}.job_errors x WHERE x.job_id = j.id ORDER BY x.attempt DESC, x.at DESC LIMIT 1
 ) e ON true;
