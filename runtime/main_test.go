@@ -51,6 +51,8 @@ type childConfig struct {
 	// DieOnClaim kills the process when a claim has taken jobs, before the
 	// first handler is called.
 	DieOnClaim bool
+	// Steps makes it handle the steps of stepTables too.
+	Steps bool
 }
 
 // childKind is the kind that child processes handle.
@@ -96,10 +98,14 @@ func runChild(text string) error {
 			}
 		}
 	}()
+	var steps []task.Table
+	if c.Steps {
+		steps = stepTables(pool)
+	}
 	worker, err := pawlrt.New(pool, pawlrt.Config{
 		Lease: c.Lease, Poll: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Queues: map[string]pawlrt.Queue{"children": {Concurrency: c.Concurrency}},
-		Tables: []task.Table{table(childKind(), func(ctx context.Context, job *task.Job[args]) error {
+		Tables: append(steps, table(childKind(), func(ctx context.Context, job *task.Job[args]) error {
 			say("start %d %d", job.Args.N, job.Attempt)
 			switch mode := job.Args.Mode; {
 			case mode == "exit":
@@ -115,7 +121,7 @@ func runChild(text string) error {
 			}
 			say("end %d %d", job.Args.N, job.Attempt)
 			return nil
-		})},
+		})),
 	})
 	if err != nil {
 		return err

@@ -20,8 +20,9 @@ var ErrNoJob = errors.New("there is no such job")
 //
 //   - [StateCancelled]: it was waiting, and is cancelled; or it had been before;
 //   - [StateLeased]: a worker has it. Its handler's context ends, with
-//     [ErrCancelled] as its cause, within about a second; unless the handler
-//     then succeeds all the same, the job ends as cancelled;
+//     [ErrCancelled] as its cause, within about a second. The job ends as
+//     cancelled, unless the handler succeeds all the same, or was just failing
+//     for the last time as tx committed;
 //   - [StateCompleted] or [StateDead]: it had ended before, and nothing changes.
 //
 // A job of the caller's own transaction can be cancelled too. A cancelled job
