@@ -89,13 +89,15 @@ BEGIN
 		SELECT array_agg(l.job_id) INTO v_lost FROM lost l;
 	END IF;
 
-	INSERT INTO job_errors (day, job_id, attempt, at, code, summary, retry_at)
-	SELECT DISTINCT ON (a.id, a.attempt) v_day, a.id, a.attempt, v_now, a.code, COALESCE(a.summary, ''),
-		CASE WHEN a.outcome IN (2, 7) THEN v_now + COALESCE(a.delay_us, 0) * interval '1 microsecond' END
-	FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
-	WHERE a.code IS NOT NULL AND a.outcome <> 6
-	ON CONFLICT (job_id, attempt, day) DO UPDATE
-	SET at = excluded.at, code = excluded.code, summary = excluded.summary, retry_at = excluded.retry_at;
+	IF cardinality(p_codes) > 0 THEN
+		INSERT INTO job_errors (day, job_id, attempt, at, code, summary, retry_at)
+		SELECT DISTINCT ON (a.id, a.attempt) v_day, a.id, a.attempt, v_now, a.code, COALESCE(a.summary, ''),
+			CASE WHEN a.outcome IN (2, 7) THEN v_now + COALESCE(a.delay_us, 0) * interval '1 microsecond' END
+		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+		WHERE a.code IS NOT NULL AND a.outcome <> 6
+		ON CONFLICT (job_id, attempt, day) DO UPDATE
+		SET at = excluded.at, code = excluded.code, summary = excluded.summary, retry_at = excluded.retry_at;
+	END IF;
 
 	IF (p_ordered AND p_outcomes && '{1,3,5}'::smallint[]) OR v_lost IS NOT NULL THEN
 		PERFORM pass_on(v_lost || ARRAY(
