@@ -72,6 +72,8 @@ func runChild(text string) error {
 	if c.DieOnClaim {
 		config.ConnConfig.Tracer = assassin{}
 	}
+	var pooled pawlrt.Config
+	throughPooler(config, &pooled)
 	before := goruntime.NumGoroutine()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -103,6 +105,7 @@ func runChild(text string) error {
 		steps = stepTables(pool)
 	}
 	worker, err := pawlrt.New(pool, pawlrt.Config{
+		Listen: pooled.Listen, PollOnly: pooled.PollOnly,
 		Lease: c.Lease, Poll: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Queues: map[string]pawlrt.Queue{"children": {Concurrency: c.Concurrency}},
 		Tables: append(steps, table(childKind(), func(ctx context.Context, job *task.Job[args]) error {

@@ -25,7 +25,7 @@ const never = 10 * time.Minute
 // listening waits until the worker has its listener and has looked for work.
 func listening(t *testing.T, w *running) {
 	t.Helper()
-	testdb.Eventually(t, slow, "the listener", func() bool { return w.Stats().Listening && w.Stats().Claims > 0 })
+	testdb.Eventually(t, slow, "the listener", func() bool { return (w.Stats().Listening || poller()) && w.Stats().Claims > 0 })
 }
 
 // idle waits until the worker has nothing more to do for now: it claims no

@@ -123,9 +123,24 @@ func (s *Store) call(ctx context.Context, sql string, args []any, read func(pgx.
 		if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
 			_, _ = conn.Exec(ctx, "ROLLBACK")
 		}
-		return err
+		return explain(err)
 	}
 	return nil
+}
+
+// explain adds what to do to an error that a pooler makes of the driver's named
+// statements: those are of a session, which is another one each time.
+func explain(err error) error {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	switch pgErr.Code {
+	case "26000", // invalid_sql_statement_name
+		"42P05": // duplicate_prepared_statement
+		return fmt.Errorf("%w: where the connection goes through a transaction pooler, add default_query_exec_mode=cache_describe to the pool's connection string, or have the pooler track prepared statements", err)
+	}
+	return err
 }
 
 // unfit says that the server has answered and is of no use: it is read-only,

@@ -1,0 +1,77 @@
+package runtime_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	pawlrt "github.com/pawlgo/pawl/runtime"
+)
+
+// poolerEnv makes the workers of all tests connect through a pooler; its value
+// is a behindPooler.
+const poolerEnv = "PAWL_TEST_POOLER"
+
+// behindPooler says where a transaction pooler is, and how workers live with it.
+type behindPooler struct {
+	Host string
+	Port uint16
+	Mode pgx.QueryExecMode
+	// Direct gives workers a listener past the pooler; without it they poll.
+	Direct bool
+}
+
+// poller says that workers of this run do without a listener.
+func poller() bool {
+	p, ok := readPooler()
+	return ok && !p.Direct
+}
+
+func readPooler() (p behindPooler, ok bool) {
+	text := os.Getenv(poolerEnv)
+	if text == "" {
+		return p, false
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		panic(err)
+	}
+	return p, true
+}
+
+// workerPool is the pool of a worker that works on a database.
+func workerPool(t *testing.T, pool *pgxpool.Pool, config *pawlrt.Config) *pgxpool.Pool {
+	t.Helper()
+	if _, ok := readPooler(); !ok {
+		return pool
+	}
+	return changed(t, pool, func(c *pgxpool.Config) { throughPooler(c, config) })
+}
+
+// throughPooler changes a worker's configuration, and its pool's, for a run
+// behind a pooler.
+func throughPooler(pool *pgxpool.Config, config *pawlrt.Config) {
+	p, ok := readPooler()
+	if !ok {
+		return
+	}
+	switch {
+	case config.PollOnly:
+	case p.Direct:
+		config.Listen = pool.ConnConfig.Copy()
+	default:
+		config.PollOnly = true
+		// Tests that never poll wait for wake-ups; and longer than they look for
+		// claims to find a worker idle.
+		const most = 400 * time.Millisecond
+		config.Poll = min(cmp.Or(config.Poll, most), most)
+	}
+	pool.ConnConfig.Host, pool.ConnConfig.Port, pool.ConnConfig.Fallbacks = p.Host, p.Port, nil
+	if pool.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		pool.ConnConfig.DefaultQueryExecMode = p.Mode
+	}
+}
