@@ -2,9 +2,7 @@ package testdb
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -22,8 +20,8 @@ func Example(ctx context.Context) (*pgxpool.Pool, func()) {
 	}
 	server, err := shared()
 	must(err)
-	name := namePrefix + strings.ToLower(rand.Text())
-	must(onServer(ctx, server.URL(), "CREATE DATABASE "+name))
+	name := newName()
+	must(onShared(ctx, "CREATE DATABASE "+name))
 	config, err := pgxpool.ParseConfig(server.URL())
 	must(err)
 	config.ConnConfig.Database = name
@@ -32,6 +30,6 @@ func Example(ctx context.Context) (*pgxpool.Pool, func()) {
 	must(migrations.Up(ctx, pool, migrations.Options{}))
 	return pool, func() {
 		pool.Close()
-		must(onServer(context.WithoutCancel(ctx), server.URL(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"))
+		must(onShared(context.WithoutCancel(ctx), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"))
 	}
 }

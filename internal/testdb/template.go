@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -31,14 +30,14 @@ const prepareTimeout = 2 * time.Minute
 // else. When prepare fails, the test fails and the next one tries again.
 func Template(t testing.TB, key string, prepare func(ctx context.Context, url string) error, opts ...Option) *pgxpool.Pool {
 	t.Helper()
-	serverURL := Server(t).URL()
+	server := Server(t)
 	ctx, cancel := context.WithTimeout(t.Context(), prepareTimeout)
 	defer cancel()
-	name, err := ensureTemplate(ctx, serverURL, key, prepare)
+	name, err := ensureTemplate(ctx, server.URL(), key, prepare)
 	if err != nil {
 		t.Fatalf("testdb: prepare the template %q: %v", key, err)
 	}
-	return newDatabase(t, serverURL, name, opts)
+	return newDatabase(t, server, name, opts)
 }
 
 // ensureTemplate returns the name of the complete template database of the key.
@@ -50,13 +49,15 @@ func ensureTemplate(ctx context.Context, serverURL, key string, prepare func(ctx
 	sum := sha256.Sum256([]byte(key))
 	name = namePrefix + "template_" + hex.EncodeToString(sum[:8])
 
-	conn, err := pgx.Connect(ctx, serverURL)
+	pool, err := operators()
 	if err != nil {
 		return "", err
 	}
-	// Closing the connection gives up the advisory lock.
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Release()
 	complete, err := templateComplete(ctx, conn, name)
 	if err != nil || complete {
 		return name, err
@@ -65,6 +66,10 @@ func ensureTemplate(ctx context.Context, serverURL, key string, prepare func(ctx
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lockID); err != nil {
 		return "", err
 	}
+	defer func() {
+		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", lockID)
+		err = errors.Join(err, unlockErr)
+	}()
 	complete, err = templateComplete(ctx, conn, name)
 	if err != nil || complete {
 		return name, err
@@ -91,7 +96,7 @@ func ensureTemplate(ctx context.Context, serverURL, key string, prepare func(ctx
 	return name, err
 }
 
-func templateComplete(ctx context.Context, conn *pgx.Conn, name string) (bool, error) {
+func templateComplete(ctx context.Context, conn *pgxpool.Conn, name string) (bool, error) {
 	var complete bool
 	err := conn.QueryRow(ctx,
 		"SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1 AND datistemplate AND NOT datallowconn)",

@@ -35,6 +35,9 @@ const (
 	// defaultMaxConns is small, because many tests run at once on one server.
 	defaultMaxConns = 8
 
+	// maxOperators is few, since the server makes databases one after another.
+	maxOperators = 4
+
 	// serverTimeout covers the download of a server.
 	serverTimeout = 5 * time.Minute
 
@@ -60,6 +63,22 @@ var shared = sync.OnceValues(func() (*localpg.Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
 	return localpg.Shared(ctx, localpg.Options{})
+})
+
+// operators are connections to the shared server for the statements that make
+// and drop databases: to connect anew would cost more than those do. Like the
+// server they go with the process.
+var operators = sync.OnceValues(func() (*pgxpool.Pool, error) {
+	server, err := shared()
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(server.URL())
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = maxOperators
+	return pgxpool.NewWithConfig(context.Background(), config)
 })
 
 // Server returns the server that the tests of this user share. Tests must not
@@ -97,43 +116,43 @@ func Private(t testing.TB, settings map[string]string) *localpg.Server {
 // connected to it.
 func New(t testing.TB, opts ...Option) *pgxpool.Pool {
 	t.Helper()
-	return newDatabase(t, Server(t).URL(), "", opts)
+	return newDatabase(t, Server(t), "", opts)
 }
 
 // On is [New] on a server of [Private]. The database is not dropped at the end
 // of the test, when the server may not even run: it goes with the server.
 func On(t testing.TB, s *localpg.Server, opts ...Option) *pgxpool.Pool {
 	t.Helper()
-	return connect(t, s.URL(), createDatabase(t, s.URL(), ""), opts)
+	name := newName()
+	if err := onServer(t.Context(), s.URL(), "CREATE DATABASE "+name); err != nil {
+		t.Fatalf("testdb: create a database: %v", err)
+	}
+	return connect(t, s.URL(), name, opts)
 }
 
-// newDatabase creates a database, and drops it at the end of the test.
-func newDatabase(t testing.TB, url, template string, opts []Option) *pgxpool.Pool {
+// newDatabase creates a copy of a template on the shared server, or an empty
+// database without one, and drops it at the end of the test.
+func newDatabase(t testing.TB, server *localpg.Server, template string, opts []Option) *pgxpool.Pool {
 	t.Helper()
-	name := createDatabase(t, url, template)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupTimeout)
-		defer cancel()
-		if err := onServer(ctx, url, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
-			t.Errorf("testdb: drop the database %s: %v", name, err)
-		}
-	})
-	return connect(t, url, name, opts)
-}
-
-// createDatabase creates a copy of a template, or an empty database without one.
-func createDatabase(t testing.TB, url, template string) (name string) {
-	t.Helper()
-	name = namePrefix + strings.ToLower(rand.Text())
+	name := newName()
 	statement := "CREATE DATABASE " + name
 	if template != "" {
 		statement += " TEMPLATE " + template
 	}
-	if err := onServer(t.Context(), url, statement); err != nil {
+	if err := onShared(t.Context(), statement); err != nil {
 		t.Fatalf("testdb: create a database: %v", err)
 	}
-	return name
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupTimeout)
+		defer cancel()
+		if err := onShared(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("testdb: drop the database %s: %v", name, err)
+		}
+	})
+	return connect(t, server.URL(), name, opts)
 }
+
+func newName() string { return namePrefix + strings.ToLower(rand.Text()) }
 
 // connect returns a pool that is closed at the end of the test.
 func connect(t testing.TB, url, name string, opts []Option) *pgxpool.Pool {
@@ -169,6 +188,16 @@ func closePool(t testing.TB, pool *pgxpool.Pool, within time.Duration) {
 	case <-time.After(within):
 		t.Errorf("testdb: the test still holds %d connection(s) of its pool: release them, or stop what holds them, before it ends", pool.Stat().AcquiredConns())
 	}
+}
+
+// onShared runs one statement on the shared server.
+func onShared(ctx context.Context, statement string) error {
+	pool, err := operators()
+	if err != nil {
+		return err
+	}
+	_, err = pool.Exec(ctx, statement)
+	return err
 }
 
 // onServer runs one statement on the database of the URL.
