@@ -3,7 +3,9 @@ package tasktest_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,4 +128,46 @@ func failure(t *testing.T, do func(t testing.TB)) string {
 	<-done
 	require.True(t, f.failed, "it does not fail")
 	return f.log.String()
+}
+
+// run calls a test function as go test would, for examples, and prints what a
+// failure says.
+func run(test func(t testing.TB)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &exampleT{ctx: ctx}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			cancel()
+			for _, f := range slices.Backward(t.cleanups) {
+				f()
+			}
+		}()
+		test(t)
+	}()
+	<-done
+}
+
+// exampleT is as much of a testing.TB as the examples need.
+type exampleT struct {
+	testing.TB
+	ctx      context.Context
+	cleanups []func()
+}
+
+func (t *exampleT) Helper()                  {}
+func (t *exampleT) Context() context.Context { return t.ctx }
+func (t *exampleT) Cleanup(f func())         { t.cleanups = append(t.cleanups, f) }
+func (t *exampleT) Output() io.Writer        { return io.Discard }
+
+func (t *exampleT) Errorf(format string, args ...any) {
+	fmt.Println(ids.ReplaceAllString(fmt.Sprintf(format, args...), "ID"))
+}
+
+func (t *exampleT) Fatal(args ...any) { t.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (t *exampleT) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
 }
