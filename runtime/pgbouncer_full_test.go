@@ -36,6 +36,8 @@ const unpooled = "^Example" +
 	"|^TestSilentListener$|^TestHooksOfThePool$|^TestLostAnswerOfAClaim$|^TestConnectionsAreCut$" +
 	// A pooler refuses such parameters, or ignores them.
 	"|^TestSessions$/^(no_search_path|repeatable_read|serializable)$" +
+	// Its transactions hold all connections to the server for long.
+	"|^TestLongTransaction$" +
 	// It is this one.
 	"|^TestPgBouncer"
 
@@ -59,7 +61,7 @@ func TestPgBouncerSuite(t *testing.T) {
 			c.behind.Host, c.behind.Port = p.Host, p.Port
 			value, err := json.Marshal(c.behind)
 			require.NoError(t, err)
-			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.skip="+c.skip, "-test.timeout=10m", "-test.v", "-test.count=1")
+			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.skip="+c.skip, "-test.timeout=4m", "-test.v", "-test.count=1")
 			cmd.Env = append(os.Environ(), poolerEnv+"="+string(value))
 			var out strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &out

@@ -70,7 +70,7 @@ func throughPooler(pool *pgxpool.Config, config *pawlrt.Config) {
 		const most = 400 * time.Millisecond
 		config.Poll = min(cmp.Or(config.Poll, most), most)
 	}
-	pool.ConnConfig.Host, pool.ConnConfig.Port, pool.ConnConfig.Fallbacks = p.Host, p.Port, nil
+	pool.ConnConfig.Host, pool.ConnConfig.Port, pool.ConnConfig.Fallbacks, pool.ConnConfig.TLSConfig = p.Host, p.Port, nil, nil
 	if pool.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		pool.ConnConfig.DefaultQueryExecMode = p.Mode
 	}

@@ -62,9 +62,9 @@ func Start(t testing.TB, server *pgx.ConnConfig, settings map[string]string) *Po
 	return nil
 }
 
-// Through makes a configuration connect through the pooler.
+// Through makes a configuration connect through the pooler, which has no TLS.
 func (p *Pooler) Through(config *pgx.ConnConfig) {
-	config.Host, config.Port, config.Fallbacks = p.Host, p.Port, nil
+	config.Host, config.Port, config.Fallbacks, config.TLSConfig = p.Host, p.Port, nil, nil
 }
 
 // find looks where packages put the program: often a place that is in the PATH
@@ -195,7 +195,7 @@ func (p *Pooler) ready(ctx context.Context, server *pgx.ConnConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	config := server.Config.Copy()
-	config.Host, config.Port, config.Fallbacks = p.Host, p.Port, nil
+	config.Host, config.Port, config.Fallbacks, config.TLSConfig = p.Host, p.Port, nil, nil
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
