@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -85,6 +86,75 @@ func ExampleAutocommit() {
 	// Output:
 	// true
 	// 2 <nil>
+}
+
+// Cancel belongs to the caller's transaction too: here the order is taken back
+// together with the mail about it.
+func ExampleCancel() {
+	ctx := context.Background()
+	pool, drop := testdb.Example(ctx)
+	defer drop()
+
+	receipt, err := demo.EnqueueSendReceipt(ctx, task.Autocommit(pool), demo.SendReceiptArgs{OrderID: 22}, task.In(time.Hour))
+	if err != nil {
+		panic(err)
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		state, err := task.Cancel(ctx, tx, receipt.ID)
+		if err != nil {
+			return err
+		}
+		switch state {
+		case task.StateCancelled:
+			fmt.Println("it will not be sent")
+		case task.StateLeased:
+			fmt.Println("it is being sent; the handler has been told")
+		default:
+			fmt.Println("it was too late: the job is", state)
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	_, err = task.Cancel(ctx, task.Autocommit(pool), uuid.New())
+	fmt.Println(errors.Is(err, task.ErrNoJob))
+
+	// Output:
+	// it will not be sent
+	// true
+}
+
+// A tenant leaves: what waits for it is cancelled, and what runs is told to end.
+func ExampleCancelOrganization() {
+	ctx := context.Background()
+	pool, drop := testdb.Example(ctx)
+	defer drop()
+
+	waiting, running, err := task.CancelOrganization(ctx, task.Autocommit(pool), "acme")
+	fmt.Println(waiting, running, err)
+
+	// Output:
+	// 0 0 <nil>
+}
+
+// A queue stands still in all processes, while the mail server is away.
+func ExamplePause() {
+	ctx := context.Background()
+	pool, drop := testdb.Example(ctx)
+	defer drop()
+
+	changed, err := task.Pause(ctx, task.Autocommit(pool), "mail")
+	fmt.Println("paused", changed, err)
+	changed, err = task.Pause(ctx, task.Autocommit(pool), "mail")
+	fmt.Println("paused", changed, err)
+	changed, err = task.Resume(ctx, task.Autocommit(pool), "mail")
+	fmt.Println("resumed", changed, err)
+
+	// Output:
+	// paused true <nil>
+	// paused false <nil>
+	// resumed true <nil>
 }
 
 // A handler says what its failure means. The error stays visible to errors.Is.
