@@ -37,7 +37,7 @@ const unpooled = "^Example" +
 	// A pooler refuses such parameters, or ignores them.
 	"|^TestSessions$/^(no_search_path|repeatable_read|serializable)$" +
 	// Its transactions hold all connections to the server for long.
-	"|^TestLongTransaction$" +
+	"|^TestLongTransaction$|^TestTransactionsWaitForThePool$" +
 	// It is this one.
 	"|^TestPgBouncer"
 

@@ -59,6 +59,9 @@ func throughPooler(pool *pgxpool.Config, config *pawlrt.Config) {
 	if !ok {
 		return
 	}
+	if config.Lease > 0 { // heartbeats wait for others' transactions
+		config.Lease = max(config.Lease, 2*time.Second)
+	}
 	switch {
 	case config.PollOnly:
 	case p.Direct:
