@@ -105,15 +105,15 @@ func (broken) Open(string) (fs.File, error) { return nil, errors.New("broken") }
 // The bound is generous: it takes some tens of milliseconds on an idle machine.
 func TestADatabaseIsCheap(t *testing.T) {
 	tasktest.DB(t) // the server, and the template
-	const n = 10
-	began := time.Now()
-	for range n {
+	fastest := time.Hour
+	for range 10 {
+		began := time.Now()
 		t.Run("", func(t *testing.T) {
 			var one int
 			require.NoError(t, tasktest.DB(t).QueryRow(t.Context(), `SELECT 1`).Scan(&one))
 		})
+		fastest = min(fastest, time.Since(began))
 	}
-	each := time.Since(began) / n
-	t.Logf("%v for each database, from its creation to its end", each)
-	require.Less(t, each, time.Second)
+	t.Logf("%v for a database, from its creation to its end", fastest)
+	require.Less(t, fastest, 500*time.Millisecond)
 }
