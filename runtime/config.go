@@ -71,6 +71,10 @@ type Config struct {
 	// The pool's BeforeConnect is called for it too.
 	Listen *pgx.ConnConfig
 
+	// Retention says for how long what is over is kept: finished jobs for 7 days
+	// where it is empty.
+	Retention Retention
+
 	// SoftLimit is how long a shutdown waits for running handlers before it
 	// ends their contexts; 20 s where zero.
 	SoftLimit time.Duration
@@ -126,7 +130,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.HardLimit < c.SoftLimit {
 		return c, wrong("HardLimit %v is before SoftLimit %v", c.HardLimit, c.SoftLimit)
 	}
-	return c, nil
+	var err error
+	c.Retention, err = c.Retention.withDefaults()
+	return c, err
 }
 
 // parsed says whether a configuration comes from its parser. The driver panics

@@ -39,6 +39,8 @@ type Stats struct {
 	Running int64 // handlers, now
 	Stuck   int64 // handlers that ignore the end of their context, now
 
+	Retention RetentionStats
+
 	Queues map[string]QueueStats
 }
 
@@ -59,6 +61,10 @@ type counters struct {
 	stranded, wakeups, reconnects                                        atomic.Int64
 	listening                                                            atomic.Bool
 	logPanics, running, stuck                                            atomic.Int64
+
+	retention struct {
+		passes, moved, archived, deadLetters, keys, emptied, dropped, putOff, errors atomic.Int64
+	}
 }
 
 // Stats returns what the worker has counted so far. It is cheap and safe to
@@ -76,6 +82,11 @@ func (w *Worker) Stats() Stats {
 		Wakeups:      c.wakeups.Load(), Reconnects: c.reconnects.Load(), Listening: c.listening.Load(),
 		LogPanics: c.logPanics.Load(),
 		Running:   c.running.Load(), Stuck: c.stuck.Load(),
+		Retention: RetentionStats{
+			Passes: c.retention.passes.Load(), Moved: c.retention.moved.Load(), Archived: c.retention.archived.Load(),
+			DeadLetters: c.retention.deadLetters.Load(), Keys: c.retention.keys.Load(), Emptied: c.retention.emptied.Load(),
+			Dropped: c.retention.dropped.Load(), PutOff: c.retention.putOff.Load(), Errors: c.retention.errors.Load(),
+		},
 		Queues: make(map[string]QueueStats, len(w.queues)),
 	}
 	for _, q := range w.queues {

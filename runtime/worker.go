@@ -145,9 +145,9 @@ func (w *Worker) run(ctx context.Context, listen bool, observe observer, work fu
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
 	// At most one statement at a time for each queue, the keeper, the settler,
-	// the sweeper, the watch of cancels and the listener, so none of them ever
-	// waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+5))
+	// the sweeper, retention, the watch of cancels and the listener, so none of
+	// them ever waits for a connection.
+	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+6))
 	if err != nil {
 		return err
 	}
@@ -177,6 +177,7 @@ func (w *Worker) run(ctx context.Context, listen bool, observe observer, work fu
 	helpers.Go(func() { w.keeper.run(services, process, sent) })
 	helpers.Go(func() { w.sweep(services) })
 	helpers.Go(func() { w.watchCancels(services) })
+	helpers.Go(func() { w.retain(services) })
 	if listen {
 		helpers.Go(func() { w.listen(services) })
 	}

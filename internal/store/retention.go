@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Tables that are partitioned by day.
+const (
+	Jobs      = "jobs"
+	Outcomes  = "outcomes"
+	JobErrors = "job_errors"
+	Archive   = "archive"
+)
+
+// LeafState says where a partition stands on its way out.
+type LeafState string
+
+// The states of a leaf.
+const (
+	Attached LeafState = "attached"
+	Pending  LeafState = "pending"  // being detached, by somebody who may be gone
+	Detached LeafState = "detached" // left over from that
+)
+
+// Leaf is the partition of one table and one day, the number of days since 1970.
+type Leaf struct {
+	Parent string
+	Day    int
+	State  LeafState
+	Used   bool          // it takes up space; one without rows may as well
+	Over   time.Duration // since the day ended, by the database's clock; below zero before
+}
+
+// Emptying is what came of a try to empty a leaf.
+type Emptying string
+
+// The answers of [Store.Empty].
+const (
+	Emptied Emptying = "emptied"
+	Needed  Emptying = "needed" // by an unfinished job, or a job whose outcome is there
+	Locked  Emptying = "locked" // by somebody's transaction, or a vacuum
+)
+
+// BeginRetention says whether it is this process's turn to make a pass: the
+// last one, of any process, began at least every ago.
+func (s *Store) BeginRetention(ctx context.Context, every time.Duration) (mine bool, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.begin_retention($1)`, []any{every.Microseconds()}, &mine)
+	return mine, err
+}
+
+// Leaves lists the partitions, of each table the oldest first.
+func (s *Store) Leaves(ctx context.Context) (leaves []Leaf, err error) {
+	err = s.call(ctx, `SELECT parent, day, state, used, over_us FROM `+s.schema+`.leaves()`, nil, func(rows pgx.Rows) error {
+		leaves, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Leaf, err error) {
+			var over int64
+			err = row.Scan(&l.Parent, &l.Day, &l.State, &l.Used, &over)
+			l.Over = time.Duration(over) * time.Microsecond
+			return l, err
+		})
+		return err
+	})
+	return leaves, err
+}
+
+// Survivor is a waiting job that has to move to a later day.
+type Survivor struct {
+	Day     int
+	Waiting pgtype.Text // where it is in ready; NULL for one whose turn has not come
+	Blocked *uuid.UUID
+}
+
+// Survivors lists waiting jobs that have to move so that their days can be
+// emptied at an age, at most limit of them. It reads through the table of
+// waiting jobs.
+func (s *Store) Survivors(ctx context.Context, age time.Duration, limit int) (all []Survivor, err error) {
+	err = s.call(ctx, `SELECT day, waiting, blocked FROM `+s.schema+`.survivors($1, $2)`, []any{age.Microseconds(), limit}, func(rows pgx.Rows) error {
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Survivor])
+		return err
+	})
+	return all, err
+}
+
+// Rekey moves survivors to today, and returns how many: it skips what is locked
+// or has moved on.
+func (s *Store) Rekey(ctx context.Context, survivors []Survivor) (moved int, err error) {
+	waiting, blocked := make([]string, 0, len(survivors)), make([]uuid.UUID, 0, len(survivors))
+	for _, x := range survivors {
+		if x.Waiting.Valid {
+			waiting = append(waiting, x.Waiting.String)
+		} else {
+			blocked = append(blocked, *x.Blocked)
+		}
+	}
+	err = s.callRow(ctx, `SELECT `+s.schema+`.rekey($1, $2)`, []any{waiting, blocked}, &moved)
+	return moved, err
+}
+
+// ArchiveJobs moves finished jobs of a day to the archive, of the limit jobs
+// after one id. Next is the id to go on after, Nil at the end.
+func (s *Store) ArchiveJobs(ctx context.Context, day int, after uuid.UUID, limit int) (moved int, next uuid.UUID, err error) {
+	var last *uuid.UUID
+	err = s.callRow(ctx, `SELECT moved, next FROM `+s.schema+`.archive_jobs($1, $2, $3)`, []any{day, after, limit}, &moved, &last)
+	if last != nil {
+		next = *last
+	}
+	return moved, next, err
+}
+
+// Empty empties a leaf, in a transaction that never waits for a lock. It tries
+// for about ten milliseconds times tries.
+func (s *Store) Empty(ctx context.Context, l Leaf, tries int) (answer Emptying, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.empty_leaf($1, $2, $3)`, []any{l.Parent, l.Day, tries}, &answer)
+	return answer, err
+}
+
+// Remove takes an empty leaf away: it detaches it, or where a process that did
+// so was killed goes on from there. It waits for the transactions that are
+// using the table, without keeping others from it, for as long as ctx allows;
+// then the next call goes on. Gone is false for a leaf that turned out to be in
+// use.
+func (s *Store) Remove(ctx context.Context, l Leaf) (gone bool, err error) {
+	name := pgx.Identifier{fmt.Sprintf("%s_d%d", l.Parent, l.Day)}.Sanitize()
+	alter := `ALTER TABLE ` + s.schema + `.` + l.Parent + ` DETACH PARTITION ` + s.schema + `.` + name
+	switch l.State {
+	case Attached:
+		err = s.alone(ctx, alter+" CONCURRENTLY")
+	case Pending:
+		err = s.alone(ctx, alter+" FINALIZE")
+	}
+	if err != nil {
+		return false, err
+	}
+	err = s.callRow(ctx, `SELECT `+s.schema+`.drop_leaf($1, $2)`, []any{l.Parent, l.Day}, &gone)
+	return gone, err
+}
+
+// alone runs a statement that has to be outside of any transaction.
+func (s *Store) alone(ctx context.Context, sql string) error {
+	_, err := s.pool.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	return explain(err)
+}
+
+// PurgeDeadLetters removes dead letters that died at least age ago, at most
+// limit of them, and returns how many.
+func (s *Store) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.purge_dead_letters($1, $2)`, []any{age.Microseconds(), limit}, &removed)
+	return removed, err
+}
+
+// PurgeKeys removes idempotency keys that have expired and whose jobs are
+// finished, of so many blocks of the table from one on. It returns how many it
+// removed, and how many blocks there are.
+func (s *Store) PurgeKeys(ctx context.Context, block, blocks int) (removed, total int, err error) {
+	err = s.callRow(ctx, `SELECT removed, blocks FROM `+s.schema+`.purge_keys($1, $2)`, []any{block, blocks}, &removed, &total)
+	return removed, total, err
+}
