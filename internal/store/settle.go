@@ -36,9 +36,10 @@ type Settlement struct {
 
 // Settle writes settlements, each behind its fence, and tells for each the
 // outcome that was recorded: its own, or [Cancelled] where somebody asked for
-// that and the job would have been tried again or died. [Refused] is what is no
-// longer the caller's to write: the lease was lost. Of several settlements of
-// one attempt in a call the first counts.
+// that and the job would have been tried again or died, [Quarantine] where it
+// would have and has no row. [Refused] is what is no longer the caller's to
+// write: the lease was lost. Of several settlements of one attempt in a call the
+// first counts.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settlement) (recorded []Outcome, err error) {
 	type attempt struct {
 		token    uuid.UUID

@@ -178,6 +178,28 @@ func TestHostileSummary(t *testing.T) {
 	require.Equal(t, []bool{true, true}, settle(t, s, owner, settlement(jobs[0], store.Completed), settlement(jobs[1], store.Completed)))
 }
 
+// A job without its row has no other attempt and no dead letter: it is set aside,
+// and that is what its worker is told.
+func TestSettleWithoutARow(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[store.Outcome]store.Outcome{
+		store.Completed: store.Completed, store.Cancelled: store.Cancelled,
+		store.Retry: store.Quarantine, store.Dead: store.Quarantine, store.GiveBack: store.Quarantine,
+	} {
+		t.Run(fmt.Sprint(outcome), func(t *testing.T) {
+			t.Parallel()
+			s, pool := open(t)
+			owner := register(t, s, time.Minute)
+			ids := enqueue(t, pool, 2)
+			jobs := claim(t, s, owner, 2)
+			exec(t, pool, `DELETE FROM pawl.jobs WHERE id = $1`, ids[0])
+			recorded, err := s.Settle(t.Context(), owner, []store.Settlement{settlement(jobs[0], outcome), settlement(jobs[1], outcome)})
+			require.NoError(t, err)
+			require.Equal(t, []store.Outcome{want, outcome}, recorded)
+		})
+	}
+}
+
 // What an earlier accident left does not stop a settlement: a dead letter or an
 // error of the same job, a job without a row, a day without a partition.
 func TestSettleAmongLeftovers(t *testing.T) {
@@ -206,6 +228,9 @@ func TestSettleAmongLeftovers(t *testing.T) {
 			a := audit(t, s)
 			require.Zero(t, a.Lost+a.Doubled+a.Homeless+a.Leased)
 			require.Equal(t, 3, a.Ready+a.Completed+a.Dead+a.Cancelled+a.Quarantined)
+			require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.quarantine q JOIN pawl.outcomes o ON o.job_id = q.job_id`), "set aside and ended")
+			require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.outcomes o WHERE o.outcome = 3
+				AND NOT EXISTS (SELECT FROM pawl.dead_letters d WHERE d.job_id = o.job_id)`), "died without a dead letter")
 		})
 	}
 }

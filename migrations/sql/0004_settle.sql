@@ -23,8 +23,9 @@ $$;
 --
 -- Answers the tokens and positions that were accepted, with the outcome that
 -- was recorded: of a job that somebody asked to cancel, what would have led to
--- another attempt or to a dead letter is a cancellation. What is missing was
--- refused, since the lease is somebody else's by now.
+-- another attempt or to a dead letter is a cancellation, and of one without its
+-- row that it is set aside. What is missing was refused, since the lease is
+-- somebody else's by now.
 CREATE FUNCTION {schema}.settle(p_owner uuid, p_tokens uuid[], p_positions integer[], p_ids uuid[], p_outcomes smallint[],
 	p_delays_us bigint[], p_codes text[], p_summaries text[], p_ordered boolean DEFAULT false)
 RETURNS TABLE (token uuid, pos integer, outcome smallint)
@@ -107,11 +108,12 @@ BEGIN
 
 	RETURN QUERY
 	WITH accepted AS MATERIALIZED (
-		SELECT * FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries)
+		SELECT a.*, COALESCE(a.id = ANY (v_lost), false) AS lost
+		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
 	), finished AS (
 		INSERT INTO outcomes (day, job_id, job_day, outcome, attempts, queue, claimed_at, finished_at)
 		SELECT v_day, a.id, a.day, a.outcome, a.attempt, a.queue, a.claimed_at, v_now
-		FROM accepted a WHERE a.outcome IN (1, 3, 5)
+		FROM accepted a WHERE a.outcome IN (1, 3, 5) AND NOT a.lost
 	), closing AS (
 		SELECT a.token, ~ bit_or(set_bit(0::bit(128), a.pos - 1, 1)) AS keep FROM accepted a GROUP BY a.token
 	), shrunk AS (
@@ -121,7 +123,7 @@ BEGIN
 		DELETE FROM leases l USING closing c
 		WHERE l.token = c.token AND l.open & c.keep = 0::bit(128)
 	)
-	SELECT a.token, a.pos, a.outcome FROM accepted a;
+	SELECT a.token, a.pos, CASE WHEN a.lost THEN 6 ELSE a.outcome END::smallint FROM accepted a;
 END $$;
 
 -- The last statement of a transactional handler's transaction: its job is
