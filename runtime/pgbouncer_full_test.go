@@ -33,7 +33,7 @@ const unpooled = "^Example" +
 	"|^TestSilence|^TestLongSilence$|^TestShutdownInSilence$|^TestDirectListener$|^TestListenerOfAnotherDatabase$|^TestReadOnly|^TestTargetSession|^TestHealth$" +
 	"|Restart|^TestOutage|^TestShutdownWithoutDatabase$" +
 	// They take the connections of the driver in hand.
-	"|^TestSilentListener$|^TestHooksOfThePool$|^TestLostAnswerOfAClaim$|^TestConnectionsAreCut$" +
+	"|^TestSilentListener$|^TestHooksOfThePool$|^TestLostAnswerOfAClaim$|^TestConnectionsAreCut$|^TestUnansweredCommit$" +
 	// A pooler refuses such parameters, or ignores them.
 	"|^TestSessions$/^(no_search_path|repeatable_read|serializable)$" +
 	// Its transactions hold all connections to the server for long.
@@ -42,7 +42,7 @@ const unpooled = "^Example" +
 	"|^TestPgBouncer"
 
 // unheard are those that are about wake-ups, which a poller does without.
-const unheard = "|^TestWakeUp|^TestListenerReconnects$|^TestScheduledSoon$|^TestRetryIsOnTime$"
+const unheard = "|^TestWakeUp|^TestListenerReconnects$|^TestScheduledSoon$|^TestRetryIsOnTime$|Sleep|^TestPlainSQLRunsAsGoDoes$"
 
 // The tests of this package once more, with all workers behind PgBouncer in
 // transaction mode, which has two connections to the server for each database.
@@ -61,7 +61,7 @@ func TestPgBouncerSuite(t *testing.T) {
 			c.behind.Host, c.behind.Port = p.Host, p.Port
 			value, err := json.Marshal(c.behind)
 			require.NoError(t, err)
-			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.skip="+c.skip, "-test.timeout=4m", "-test.v", "-test.count=1")
+			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.skip="+c.skip, "-test.timeout=8m", "-test.parallel=6", "-test.v", "-test.count=1")
 			cmd.Env = append(os.Environ(), poolerEnv+"="+string(value))
 			var out strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &out
