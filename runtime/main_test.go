@@ -53,6 +53,8 @@ type childConfig struct {
 	DieOnClaim bool
 	// Steps makes it handle the steps of stepTables too.
 	Steps bool
+	// Chaos makes it a worker of a chaos run instead.
+	Chaos *chaosWorker
 }
 
 // childKind is the kind that child processes handle.
@@ -74,6 +76,10 @@ func runChild(text string) error {
 	}
 	var pooled pawlrt.Config
 	throughPooler(config, &pooled)
+	if c.Chaos != nil {
+		config.ConnConfig.RuntimeParams["application_name"] = c.Chaos.Name
+		config.MaxConns = 8
+	}
 	before := goruntime.NumGoroutine()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -104,7 +110,7 @@ func runChild(text string) error {
 	if c.Steps {
 		steps = stepTables(pool)
 	}
-	worker, err := pawlrt.New(pool, pawlrt.Config{
+	settings := pawlrt.Config{
 		Listen: pooled.Listen, PollOnly: pooled.PollOnly,
 		Lease: c.Lease, Poll: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Queues: map[string]pawlrt.Queue{"children": {Concurrency: c.Concurrency}},
@@ -125,7 +131,11 @@ func runChild(text string) error {
 			say("end %d %d", job.Args.N, job.Attempt)
 			return nil
 		})),
-	})
+	}
+	if c.Chaos != nil {
+		c.Chaos.configure(pool, &settings)
+	}
+	worker, err := pawlrt.New(pool, settings)
 	if err != nil {
 		return err
 	}

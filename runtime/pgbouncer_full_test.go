@@ -38,6 +38,8 @@ const unpooled = "^Example" +
 	"|^TestSessions$/^(no_search_path|repeatable_read|serializable)$" +
 	// Its transactions hold all connections to the server for long.
 	"|^TestLongTransaction$|^TestTransactionsWaitForThePool$" +
+	// It tells connections apart by their names, and cuts them.
+	"|^TestChaos" +
 	// It is this one.
 	"|^TestPgBouncer"
 

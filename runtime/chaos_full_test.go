@@ -1,0 +1,12 @@
+//go:build full
+
+package runtime_test
+
+import "testing"
+
+// The same with many seeds. Run it with more tests in parallel than there are
+// processors, since a run waits most of the time.
+func TestChaosFull(t *testing.T) {
+	t.Parallel()
+	chaosSeeds(t, 1, 50)
+}
