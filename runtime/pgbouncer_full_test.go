@@ -27,26 +27,24 @@ import (
 	"github.com/pawlgo/pawl/task/taskimpl"
 )
 
-// unpooled are the tests that have no place behind a pooler.
-const unpooled = "^Example" +
-	// They have a proxy of their own, or another server.
-	"|^TestSilence|^TestLongSilence$|^TestShutdownInSilence$|^TestDirectListener$|^TestListenerOfAnotherDatabase$|^TestReadOnly|^TestTargetSession|^TestHealth$" +
-	"|Restart|^TestOutage|^TestShutdownWithoutDatabase$" +
-	// They take the connections of the driver in hand.
-	"|^TestSilentListener$|^TestHooksOfThePool$|^TestLostAnswerOfAClaim$|^TestConnectionsAreCut$|^TestUnansweredCommit$" +
-	// A pooler refuses such parameters, or ignores them.
-	"|^TestSessions$/^(no_search_path|repeatable_read|serializable)$" +
-	// Its transactions hold all connections to the server for long.
-	"|^TestLongTransaction$|^TestTransactionsWaitForThePool$" +
-	// It tells connections apart by their names, and cuts them.
-	"|^TestChaos" +
-	// It is this one.
-	"|^TestPgBouncer"
+// pooled are the tests of this package that are run once more behind a pooler:
+// what jobs, attempts, leases, shutdowns, transactions and turns promise. Left out
+// are those that have a proxy or a server of their own, and those that hold more
+// transactions open than the pooler has connections.
+const pooled = "^Test(WakeUp|PollOnly|RetryIsOnTime|ScheduledSoon|LateCommit|ConcurrentCommits|QueuesAreIsolated|Sessions" +
+	"|Attempts|Snooze|Timeout|Undecodable|OddRows|ForeignKind|UnknownVersionWaits|Middleware" +
+	"|LongJobOverAShortLease|LostSession|SuspectsOfManyQueues|ExhaustedPool|Killed.*|ZombieProcess|PoisonAmongInnocents|RollingDeploy" +
+	"|ShutdownSavesWhatEnds|SoftLimit|HardLimit" +
+	"|Transaction|TransactionRolledBack|TransactionFenced|TransactionTimeout" +
+	"|TurnsAreNeverLost|PlainSQLKeepsOrder|PlainSQLAndGoShareKeys|CancelReachesAHandler)$"
+
+// A pooler refuses such parameters, or ignores them.
+const unpooled = "^TestSessions$/^(no_search_path|repeatable_read|serializable)$"
 
 // unheard are those that are about wake-ups, which a poller does without.
-const unheard = "|^TestWakeUp|^TestListenerReconnects$|^TestScheduledSoon$|^TestRetryIsOnTime$|Sleep|^TestPlainSQLRunsAsGoDoes$"
+const unheard = "|^TestWakeUp$|^TestScheduledSoon$|^TestRetryIsOnTime$"
 
-// The tests of this package once more, with all workers behind PgBouncer in
+// Tests of this package once more, with all workers behind PgBouncer in
 // transaction mode, which has two connections to the server for each database.
 func TestPgBouncerSuite(t *testing.T) {
 	server, err := pgx.ParseConfig(testdb.Server(t).URL())
@@ -63,14 +61,14 @@ func TestPgBouncerSuite(t *testing.T) {
 			c.behind.Host, c.behind.Port = p.Host, p.Port
 			value, err := json.Marshal(c.behind)
 			require.NoError(t, err)
-			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.skip="+c.skip, "-test.timeout=8m", "-test.parallel=6", "-test.v", "-test.count=1")
+			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run="+pooled, "-test.skip="+c.skip, "-test.timeout=8m", "-test.v", "-test.count=1")
 			cmd.Env = append(os.Environ(), poolerEnv+"="+string(value))
 			var out strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &out
 			err = cmd.Run()
 			require.NoError(t, err, "%s", &out)
 			passed := strings.Count(out.String(), "\n--- PASS")
-			require.Greater(t, passed, 50, "%s", &out)
+			require.Greater(t, passed, 25, "%s", &out)
 			t.Logf("%d tests passed", passed)
 		})
 	}

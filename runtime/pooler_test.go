@@ -60,7 +60,8 @@ func throughPooler(pool *pgxpool.Config, config *pawlrt.Config) {
 		return
 	}
 	if config.Lease > 0 { // heartbeats wait for others' transactions
-		config.Lease = max(config.Lease, 2*time.Second)
+		config.Lease = max(config.Lease, 4*time.Second)
+		config.Heartbeat = max(config.Heartbeat, time.Second)
 	}
 	switch {
 	case config.PollOnly:

@@ -100,12 +100,14 @@ func (p *Pooler) readVersion(t testing.TB, program string) {
 	p.Minor, _ = strconv.Atoi(string(m[2]))
 }
 
-// guard runs the pooler and stops it when its own input ends, which it does
-// however the test ends.
-const guard = `"$@" & pid=$!
+// guard runs the pooler, and stops it and removes its directory when its own
+// input ends, which it does however the test ends.
+const guard = `dir=$1; shift
+"$@" & pid=$!
 read -r line
 kill -TERM "$pid"
-wait "$pid"`
+wait "$pid"
+rm -rf "$dir"`
 
 func (p *Pooler) start(t testing.TB, program string, server *pgx.ConnConfig, settings map[string]string) (err error) {
 	account, err := unprivileged()
@@ -119,12 +121,7 @@ func (p *Pooler) start(t testing.TB, program string, server *pgx.ConnConfig, set
 	if err != nil {
 		return err
 	}
-	// In this order: what runs is stopped before its directory goes.
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("pgbouncer: %v", err)
-		}
-	})
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // where nothing got to run
 	file := filepath.Join(dir, "pgbouncer.ini")
 	users := filepath.Join(dir, "users.txt")
 	if err := errors.Join(
@@ -145,7 +142,7 @@ func (p *Pooler) start(t testing.TB, program string, server *pgx.ConnConfig, set
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command("/bin/sh", "-c", guard, "sh", program, "-q", file)
+	cmd := exec.Command("/bin/sh", "-c", guard, "sh", dir, program, "-q", file)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: account}
 	input, err := cmd.StdinPipe()
@@ -175,7 +172,7 @@ func (p *Pooler) configuration(server *pgx.ConnConfig, users string, settings ma
 		"auth_file":         users,
 		"pool_mode":         "transaction",
 		"default_pool_size": "2",
-		"max_client_conn":   "500",
+		"max_client_conn":   "2000",
 		// Databases of tests come and go.
 		"server_idle_timeout": "5",
 	}
