@@ -78,45 +78,57 @@ BEGIN
 	END IF;
 END $$;
 
--- Looks after the keys of a queue whose turn may have come. Answers whether
--- some are left that nobody looks after.
+-- Looks after the keys of a queue whose turn may have come: about as many as a
+-- claim takes jobs. Answers whether some are left that nobody looks after.
 CREATE FUNCTION {schema}.take_turns(p_queue text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
 AS $$
 DECLARE
-	v_key   bytea   := '';
+	v_from  bytea   := '';
 	v_left  boolean := false;
-	v_turns tid[];
-	v_seq   bigint;
+	v_done  integer := 0;
+	v_keys  bytea[];
+	v_mine  bytea[]; -- of those, what this transaction looks after
+	v_turns tid[];   -- of mine
+	v_held  bytea[]; -- of mine, those that have a head
+	v_free  bytea[]; -- and those that have none
 BEGIN
-	FOR n IN 1 .. 500 LOOP
-		SELECT t.order_key INTO v_key FROM order_turns t
-		WHERE t.queue = p_queue AND t.order_key > v_key ORDER BY t.order_key LIMIT 1;
-		IF NOT FOUND THEN
+	WHILE v_done < 100 LOOP
+		WITH RECURSIVE turn (key) AS (
+			(SELECT t.order_key FROM order_turns t WHERE t.queue = p_queue AND t.order_key > v_from ORDER BY t.order_key LIMIT 1)
+			UNION ALL
+			SELECT x.order_key FROM turn
+			CROSS JOIN LATERAL (
+				SELECT t.order_key FROM order_turns t WHERE t.queue = p_queue AND t.order_key > turn.key ORDER BY t.order_key LIMIT 1) x
+		)
+		SELECT array_agg(n.key) INTO v_keys FROM (SELECT turn.key FROM turn LIMIT 100) n;
+		IF v_keys IS NULL THEN
 			RETURN v_left;
 		END IF;
+		v_from := v_keys[cardinality(v_keys)];
 		-- One at a time looks after a key, so that it gets no second head. A lock
 		-- is for many keys: the server has room for some thousands of them in all.
 		-- Whoever has this one may be past this key, or past this turn of it.
-		IF NOT pg_try_advisory_xact_lock({lock_order}, (hashtext(p_queue) & -128) | (get_byte(v_key, 0) & 127)) THEN
-			v_left := true;
-			CONTINUE;
-		END IF;
-		SELECT array_agg(t.ctid) INTO v_turns FROM order_turns t WHERE t.queue = p_queue AND t.order_key = v_key;
+		SELECT array_agg(l.key) FILTER (WHERE l.mine) INTO v_mine FROM (
+			SELECT k AS key, pg_try_advisory_xact_lock({lock_order}, (hashtext(p_queue) & -128) | (get_byte(k, 0) & 127)) AS mine
+			FROM unnest(v_keys) k OFFSET 0) l;
+		v_left := v_left OR v_mine IS DISTINCT FROM v_keys;
+		CONTINUE WHEN v_mine IS NULL;
+		SELECT array_agg(t.ctid) INTO v_turns FROM order_turns t WHERE t.queue = p_queue AND t.order_key = ANY (v_mine);
 		-- A head that is just ending passes its turn on, yet may not have seen
 		-- whom to; one that is locked here has not begun to. So either the turn
 		-- stays, or whoever ends the head sees what this turn was for.
-		SELECT o.seq INTO v_seq FROM ordered o WHERE o.order_key = v_key AND o.head;
-		IF FOUND THEN
-			PERFORM FROM ordered o WHERE o.order_key = v_key AND o.seq = v_seq AND o.head FOR UPDATE SKIP LOCKED;
-			CONTINUE WHEN NOT FOUND;
+		SELECT COALESCE(array_agg(h.order_key), '{}') INTO v_held FROM (
+			SELECT o.order_key FROM ordered o WHERE o.order_key = ANY (v_mine) AND o.head FOR UPDATE SKIP LOCKED) h;
+		SELECT COALESCE(array_agg(k), '{}') INTO v_free FROM unnest(v_mine) k
+		WHERE NOT EXISTS (SELECT FROM ordered o WHERE o.order_key = k AND o.head);
+		DELETE FROM order_turns t WHERE t.ctid = ANY (v_turns) AND t.order_key = ANY (v_held || v_free);
+		IF cardinality(v_free) > 0 THEN
+			PERFORM give_turns(v_free);
 		END IF;
-		DELETE FROM order_turns t WHERE t.ctid = ANY (v_turns);
-		IF v_seq IS NULL THEN
-			PERFORM give_turns(ARRAY[v_key]);
-		END IF;
+		v_done := v_done + cardinality(v_held) + cardinality(v_free);
 	END LOOP;
 	RETURN true;
 END $$;
