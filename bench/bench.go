@@ -33,6 +33,7 @@ type bench struct {
 	scenario  string // the one that runs
 	results   results
 	templates map[string]string // database by what it was made for; of the scenario that runs
+	made      []string          // all databases, whether they are still there or not
 }
 
 // pick returns what fits the size of the run.
@@ -118,19 +119,20 @@ func (b *bench) try(ctx context.Context, v variant, key string, prepare, measure
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	t := &trial{variant: v, b: b, db: db, client: client}
+	defer func() { t.client.Close() }()
 	// Nothing of the one before is left to be written or collected.
 	if err := b.checkpoint(ctx); err != nil {
 		return err
 	}
 	runtime.GC()
-	return measure(ctx, &trial{variant: v, b: b, db: db, client: client})
+	return measure(ctx, t)
 }
 
 // fillBatch is how many jobs a bulk insert stores at once.
 const fillBatch = 5000
 
-// fill stores jobs in bulk, from number 0 on where First is zero.
+// fill stores jobs in bulk, a batch at a time.
 func (t *trial) fill(ctx context.Context, all subject.Batch) error {
 	left := all.Count
 	for left > 0 {

@@ -24,7 +24,7 @@ var claims = []scenario{{
 }}
 
 func runClaim(ctx context.Context, b *bench) (err error) {
-	rounds, each := max(b.runs, 3), pick(b, 30, 10, 3)
+	each := pick(b, 30, 10, 3)
 	var trials []*trial
 	defer func() {
 		for _, t := range trials {
@@ -57,7 +57,7 @@ func runClaim(ctx context.Context, b *bench) (err error) {
 		if !at.rival {
 			there = trials[:1]
 		}
-		for range rounds {
+		for range b.runs {
 			for _, t := range there {
 				if err := t.topUp(ctx, at.ready); err != nil {
 					return err

@@ -19,7 +19,9 @@ var crashes = []scenario{{
 
 func runCrash(ctx context.Context, b *bench) error {
 	jobs := pick(b, 100, 100, 10)
-	return b.compare(ctx, []variant{pawlDefaults}, "", nil, func(ctx context.Context, t *trial) (err error) {
+	v := pawlDefaults
+	v.settings.Lease = pick(b, 0, 0, time.Second)
+	return b.compare(ctx, []variant{v}, "", nil, func(ctx context.Context, t *trial) (err error) {
 		if err := t.fill(ctx, subject.Batch{Kind: subject.Work, Count: jobs}); err != nil {
 			return err
 		}

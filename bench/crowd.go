@@ -49,14 +49,6 @@ func runCrowd(ctx context.Context, b *bench) error {
 	}, {
 		amongPaused, []variant{pawlTuned, riverTuned}, both,
 		func(ctx context.Context, t *trial) error {
-			// River has a row for a queue only once somebody works it.
-			w, err := t.client.Start(ctx, subject.Settings{Kinds: both}, (&meter{}).handle)
-			if err != nil {
-				return err
-			}
-			if err := w.Stop(ctx); err != nil {
-				return err
-			}
 			if err := t.client.Pause(ctx, subject.Aside); err != nil {
 				return err
 			}

@@ -60,7 +60,8 @@ func (t *trial) measureDrain(ctx context.Context, metric string, jobs int, handl
 
 func runHandlers(ctx context.Context, b *bench) error {
 	jobs := pick(b, 20_000, 5_000, 200)
-	for _, handler := range []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond} {
+	handlers := []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond}
+	for _, handler := range handlers[:pick(b, 3, 3, 1)] {
 		err := b.compare(ctx, []variant{pawlTuned, riverTuned, pawlDefaults, riverDefaults}, "", nil, func(ctx context.Context, t *trial) error {
 			return t.measureDrain(ctx, fmt.Sprintf("rate, handlers of %v", handler), jobs, handler)
 		})
@@ -73,7 +74,8 @@ func runHandlers(ctx context.Context, b *bench) error {
 
 func runBatch(ctx context.Context, b *bench) error {
 	jobs := pick(b, 10_000, 10_000, 200)
-	for _, slots := range []int{1, 10, 100, 500} {
+	sizes := []int{1, 10, 100, 500}
+	for _, slots := range sizes[:pick(b, 4, 4, 2)] {
 		variants := slices.Clone([]variant{pawlTuned, riverTuned})
 		for i := range variants {
 			variants[i].settings.Slots, variants[i].settings.Fetchers = slots, 4

@@ -31,7 +31,7 @@ var latencies = []scenario{{
 }}
 
 func runIdle(ctx context.Context, b *bench) error {
-	samples := pick(b, 400, 60, 3)
+	samples := pick(b, 400, 45, 3)
 	return b.compare(ctx, []variant{pawlDefaults, riverDefaults}, "", nil, func(ctx context.Context, t *trial) (err error) {
 		started := make(chan time.Time, 1)
 		w, err := t.client.Start(ctx, t.settings, func(context.Context, subject.Attempt) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -99,10 +100,7 @@ func (t *trial) drain(ctx context.Context, n int, handler time.Duration) (time.D
 		err = settled(ctx, t.client)
 	}
 	took := m.since()
-	if stopErr := w.Stop(context.WithoutCancel(ctx)); err == nil {
-		err = stopErr
-	}
-	if err != nil {
+	if err := errors.Join(err, w.Stop(context.WithoutCancel(ctx))); err != nil {
 		return 0, err
 	}
 	return took, t.check(ctx, before+n)

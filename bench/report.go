@@ -148,7 +148,8 @@ func (r report) print(w io.Writer) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Scenario, v.Subject, v.Metric, short(v.Value), v.Unit, strings.Join(runs, " "))
 	}
-	fmt.Fprintln(t, "\nSCENARIO\tRATIO\t\tVALUE\tBAR\t")
+	t.Flush()
+	fmt.Fprintln(t, "\nSCENARIO\tRATIO\tVALUE\tBAR\t")
 	missed := 0
 	for _, x := range r.ratios {
 		verdict := "met"
@@ -156,7 +157,7 @@ func (r report) print(w io.Writer) {
 			verdict = "NOT MET"
 			missed++
 		}
-		fmt.Fprintf(t, "%s\t%s\t\t%s\t%s\t%s\n", x.Scenario, x.Metric, short(x.Ratio), x.Bar, verdict)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", x.Scenario, x.Metric, short(x.Ratio), x.Bar, verdict)
 	}
 	t.Flush()
 	fmt.Fprintf(w, "\n%d of %d bars are met.\n", len(r.ratios)-missed, len(r.ratios))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pawlgo/pawl/bench/internal/subject"
@@ -124,10 +125,7 @@ func (t *trial) drainBy(ctx context.Context, processes, jobs int) (_ float64, er
 		err = settled(ctx, t.client)
 	}
 	took := group.since()
-	if stopErr := group.stop(); err == nil {
-		err = stopErr
-	}
-	if err != nil {
+	if err := errors.Join(err, group.stop()); err != nil {
 		return 0, err
 	}
 	return perSecond(jobs, took), t.check(ctx, jobs)

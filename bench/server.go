@@ -63,13 +63,16 @@ func (b *bench) describe(ctx context.Context) (string, error) {
 }
 
 // createDatabase makes a database, a copy of a template where one is named.
-func (b *bench) createDatabase(ctx context.Context, template string) (*database, error) {
+func (b *bench) createDatabase(ctx context.Context, template string, large bool) (*database, error) {
 	name := "bench_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	sql := "CREATE DATABASE " + name
 	if template != "" {
-		// Without a copy in the WAL, since the templates can be large.
-		sql += " TEMPLATE " + template + " STRATEGY file_copy"
+		sql += " TEMPLATE " + template
+		if large { // not through the WAL
+			sql += " STRATEGY file_copy"
+		}
 	}
+	b.made = append(b.made, name)
 	if err := b.onServer(ctx, sql); err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ func (b *bench) subjectDatabase(ctx context.Context, v variant, key string, prep
 	key = v.subject.Name() + "/" + key
 	template, ok := b.templates[key]
 	if !ok {
-		db, err := b.createDatabase(ctx, "")
+		db, err := b.createDatabase(ctx, "", false)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +146,7 @@ func (b *bench) subjectDatabase(ctx context.Context, v variant, key string, prep
 			return nil, fmt.Errorf("prepare: %w", err)
 		}
 	}
-	return b.createDatabase(ctx, template)
+	return b.createDatabase(ctx, template, prepare != nil)
 }
 
 func (d *database) prepare(ctx context.Context, v variant, prepare func(context.Context, *trial) error) error {

@@ -53,7 +53,7 @@ func runSingle(ctx context.Context, b *bench) error {
 	silent.name = "pawl without wake-ups"
 	waking, rival := pawlDefaults, riverDefaults
 	waking.name, rival.name = "pawl", "river"
-	hows := pick(b, []string{inTx, autocommit}, []string{inTx}, []string{inTx, autocommit})
+	hows := pick(b, []string{inTx, autocommit}, []string{inTx}, []string{inTx})
 	whos := pick(b, []string{listened, worked}, []string{listened}, []string{listened, worked})
 	for _, who := range whos {
 		for _, how := range hows {

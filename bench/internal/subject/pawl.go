@@ -205,7 +205,7 @@ func (c *pawlClient) Start(ctx context.Context, s Settings, h Handler) (Worker, 
 	}
 	group := &pawlWorkers{}
 	for range max(s.Fetchers, 1) {
-		config := pawlrt.Config{Queues: make(map[string]pawlrt.Queue), Logger: silence(), PollOnly: s.Polling}
+		config := pawlrt.Config{Queues: make(map[string]pawlrt.Queue), Logger: silence(), Lease: s.Lease}
 		for _, k := range s.Kinds {
 			table, err := tableOf(k, h)
 			if err != nil {

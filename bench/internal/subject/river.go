@@ -115,7 +115,7 @@ func (c *riverClient) Start(ctx context.Context, s Settings, h Handler) (Worker,
 	}
 	group := &riverWorkers{}
 	for range max(s.Fetchers, 1) {
-		config := &river.Config{Logger: silence(), Queues: make(map[string]river.QueueConfig), Workers: river.NewWorkers(), PollOnly: s.Polling}
+		config := &river.Config{Logger: silence(), Queues: make(map[string]river.QueueConfig), Workers: river.NewWorkers()}
 		if s.Tuned {
 			config.FetchCooldown, config.FetchPollInterval = riverTunedCooldown, riverTunedPoll
 		}
@@ -148,6 +148,14 @@ func (g *riverWorkers) Stop(ctx context.Context) error {
 }
 
 func (c *riverClient) Pause(ctx context.Context, k Kind) error {
+	// Only a worker makes the row of a queue, which is what can be paused.
+	w, err := c.Start(ctx, Settings{Kinds: []Kind{k}}, func(context.Context, Attempt) error { return nil })
+	if err != nil {
+		return err
+	}
+	if err := w.Stop(ctx); err != nil {
+		return err
+	}
 	return c.client.QueuePause(ctx, queueOf(k), nil)
 }
 

@@ -69,8 +69,9 @@ type Settings struct {
 	Fetchers int
 	// Tuned takes the settings that are best for throughput.
 	Tuned bool
-	// Polling does without notifications.
-	Polling bool
+	// Lease is how long the jobs of a dead worker are left alone, where the
+	// subject has such a setting; 0 for its default.
+	Lease time.Duration
 }
 
 // Worker is a running worker.
