@@ -52,7 +52,8 @@ type childConfig struct {
 	// first handler is called.
 	DieOnClaim bool
 	// Steps makes it handle the steps of stepTables too.
-	Steps bool
+	Steps     bool
+	Retention pawlrt.Retention
 	// Chaos makes it a worker of a chaos run instead.
 	Chaos *chaosWorker
 }
@@ -112,7 +113,7 @@ func runChild(text string) error {
 	}
 	settings := pawlrt.Config{
 		Listen: pooled.Listen, PollOnly: pooled.PollOnly,
-		Lease: c.Lease, Poll: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Lease: c.Lease, Poll: 100 * time.Millisecond, Retention: c.Retention, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Queues: map[string]pawlrt.Queue{"children": {Concurrency: c.Concurrency}},
 		Tables: append(steps, table(childKind(), func(ctx context.Context, job *task.Job[args]) error {
 			say("start %d %d", job.Args.N, job.Attempt)

@@ -55,8 +55,11 @@ func (s *Store) BeginRetention(ctx context.Context, every time.Duration) (mine b
 }
 
 // Leaves lists the partitions, of each table the oldest first.
-func (s *Store) Leaves(ctx context.Context) (leaves []Leaf, err error) {
-	err = s.call(ctx, `SELECT parent, day, state, used, over_us FROM `+s.schema+`.leaves()`, nil, func(rows pgx.Rows) error {
+func (s *Store) Leaves(ctx context.Context) ([]Leaf, error) { return s.leaves(ctx, "leaves") }
+
+// leaves asks a function of the schema that answers as leaves does.
+func (s *Store) leaves(ctx context.Context, function string) (leaves []Leaf, err error) {
+	err = s.call(ctx, `SELECT parent, day, state, used, over_us FROM `+s.schema+`.`+function+`()`, nil, func(rows pgx.Rows) error {
 		leaves, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Leaf, err error) {
 			var over int64
 			err = row.Scan(&l.Parent, &l.Day, &l.State, &l.Used, &over)
