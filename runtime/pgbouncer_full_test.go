@@ -42,7 +42,7 @@ const pooled = "^Test(WakeUp|PollOnly|RetryIsOnTime|ScheduledSoon|LateCommit|Con
 const unpooled = "^TestSessions$/^(no_search_path|repeatable_read|serializable)$"
 
 // unheard are those that are about wake-ups, which a poller does without.
-const unheard = "|^TestWakeUp$|^TestScheduledSoon$|^TestRetryIsOnTime$"
+const unheard = "|^TestWakeUp$|^TestScheduledSoon$|^TestRetryIsOnTime$|^TestCancelReachesAHandler$/^listening$"
 
 // Tests of this package once more, with all workers behind PgBouncer in
 // transaction mode, which has two connections to the server for each database.
