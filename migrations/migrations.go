@@ -198,6 +198,8 @@ func (m migration) render(schema string) string {
 		"{channel}", "'"+store.Channel(schema)+"'",
 		"{lock_day}", strconv.FormatInt(lockKey("day", schema), 10),
 		"{lock_order}", strconv.FormatInt(int64(int32(lockKey("order", schema))), 10),
+		"{lock_publish}", strconv.FormatInt(int64(int32(lockKey("publish", schema))), 10),
+		"{lock_relay}", strconv.FormatInt(int64(int32(lockKey("relay", schema))), 10),
 		"{pinned}", pinned,
 		"$$", dollar(schema),
 	).Replace(m.text) +

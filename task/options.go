@@ -47,8 +47,6 @@ func Key(key string, keep time.Duration) EnqueueOption {
 	return option(func(o *enqueue.Options) { o.Key, o.Keep, o.HasKey = key, keep, true })
 }
 
-// NoWake stores the job without waking idle workers; they find it within their
-// poll interval. It makes large batches cheaper for everybody else.
-func NoWake() EnqueueOption {
-	return option(func(o *enqueue.Options) { o.NoWake = true })
-}
+// NoWake stores the job, or the event, without waking idle workers; they find it
+// within their poll interval. It makes large batches cheaper for everybody else.
+func NoWake() WakeOption { return noWake{} }

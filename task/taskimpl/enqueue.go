@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -142,7 +143,7 @@ func resolve(o enqueue.Options, jobs int, opts []task.EnqueueOption) (enqueue.Op
 		}
 	}
 	switch {
-	case o.HasAt && (o.At.IsZero() || o.At.Year() > 9999 || o.At.Year() < 1):
+	case o.HasAt && !storableTime(o.At):
 		return o, fmt.Errorf("At(%v) is not a time that can be stored: give one of the years 1 to 9999, and not the zero time", o.At)
 	case o.Priority < int16(task.Low) || o.Priority > int16(task.Urgent):
 		return o, fmt.Errorf("Priority(%d): use task.Low, task.Normal, task.High or task.Urgent", o.Priority)
@@ -218,5 +219,7 @@ func digest(s string) []byte {
 	sum := sha256.Sum256([]byte(s))
 	return sum[:]
 }
+
+func storableTime(t time.Time) bool { return !t.IsZero() && t.Year() >= 1 && t.Year() <= 9999 }
 
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }

@@ -61,12 +61,8 @@ func TxAliasRow[A any](a Alias, k *Kind[A], handle TxHandler[A]) dispatch.Row {
 type row[A any] struct{ dispatch.Row }
 
 func newRow[A any](k *Kind[A]) row[A] {
-	versions := make([]dispatch.Version, len(k.Capabilities))
-	for i, c := range k.Capabilities {
-		versions[i] = dispatch.Version{Number: c.Version, Capability: int64(c.ID)}
-	}
 	return row[A]{dispatch.Row{
-		Kind: k.Name, Queue: k.Queue, Policy: k.Policy, Versions: versions, Current: k.Version, Ordered: k.Order != nil, Isolation: k.Isolation,
+		Kind: k.Name, Queue: k.Queue, Policy: k.Policy, Versions: versionsOf(k.Capabilities), Current: k.Version, Ordered: k.Order != nil, Isolation: k.Isolation,
 		Registration: &dispatch.Registration{
 			Priority: int16(k.Priority), Keyed: k.Key != nil, Keep: k.Keep,
 			OrganizationField: k.OrganizationField, Order: k.Order, Shape: k.Shape,
@@ -74,21 +70,35 @@ func newRow[A any](k *Kind[A]) row[A] {
 	}}
 }
 
+func versionsOf(capabilities []Capability) []dispatch.Version {
+	versions := make([]dispatch.Version, len(capabilities))
+	for i, c := range capabilities {
+		versions[i] = dispatch.Version{Number: c.Version, Capability: int64(c.ID)}
+	}
+	return versions
+}
+
 func newAliasRow[A any](a Alias, k *Kind[A]) (row[A], decoder[A]) {
+	versions, decode := aliasOf[A](a, k.Decode)
+	return row[A]{dispatch.Row{Kind: a.Kind, Queue: k.Queue, Policy: k.Policy, Versions: versions, Ordered: k.Order != nil, Isolation: k.Isolation}}, decode
+}
+
+// aliasOf returns the versions of an old name, and how their payloads are
+// decoded.
+func aliasOf[A any](a Alias, decode decoder[A]) ([]dispatch.Version, decoder[A]) {
 	versions := make([]dispatch.Version, len(a.Versions))
 	as := make(map[int]int, len(a.Versions))
 	for i, v := range a.Versions {
 		versions[i] = dispatch.Version{Number: v.Version, Capability: int64(v.ID)}
 		as[v.Version] = v.As
 	}
-	r := row[A]{dispatch.Row{Kind: a.Kind, Queue: k.Queue, Policy: k.Policy, Versions: versions, Ordered: k.Order != nil, Isolation: k.Isolation}}
-	return r, func(version int, raw []byte) (A, error) {
+	return versions, func(version int, raw []byte) (A, error) {
 		number, ok := as[version]
 		if !ok {
 			var none A
 			return none, UnknownVersion(a.Kind, version)
 		}
-		return k.Decode(number, raw)
+		return decode(number, raw)
 	}
 }
 

@@ -64,11 +64,14 @@ type Kind[A any] struct {
 	Decode func(version int, raw []byte) (A, error)
 }
 
-func (k *Kind[A]) capability() int64 {
-	for _, c := range k.Capabilities {
-		if c.Version == k.Version {
+func (k *Kind[A]) capability() int64 { return capabilityOf(k.Name, k.Version, k.Capabilities) }
+
+// capabilityOf is the capability of a declaration's current version.
+func capabilityOf(name string, version int, all []Capability) int64 {
+	for _, c := range all {
+		if c.Version == version {
 			return int64(c.ID)
 		}
 	}
-	panic(fmt.Sprintf("pawl: the generated code of %s has no capability for its own version %d: run go generate", k.Name, k.Version))
+	panic(fmt.Sprintf("pawl: the generated code of %s has no capability for its own version %d: run go generate", name, version))
 }

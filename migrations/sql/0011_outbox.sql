@@ -1,0 +1,512 @@
+-- The outbox: facts that are published in the transaction of a change, and
+-- projected once, in order within their aggregate.
+
+-- One immutable row an event, payload included; it leaves by emptying a whole
+-- day. Seq orders the events of an aggregate: it is drawn under the aggregate's
+-- lock, so that its order is the order of commits.
+CREATE TABLE {schema}.events (
+	day             integer     NOT NULL, -- of its publishing
+	id              uuid        NOT NULL,
+	seq             bigint      NOT NULL,
+	type            text        NOT NULL,
+	aggregate_type  text        NOT NULL,
+	aggregate_id    text        NOT NULL,
+	organization_id text        NOT NULL, -- empty for none
+	version         integer     NOT NULL CHECK (version >= 1),
+	capability      bigint      NOT NULL,
+	occurred_at     timestamptz NOT NULL,
+	published_at    timestamptz NOT NULL,
+	trace_context   text,
+	payload         jsonb       NOT NULL,
+	PRIMARY KEY (id, day) -- in this order, for who knows the id alone
+) PARTITION BY LIST (day);
+
+CREATE SEQUENCE {schema}.event_seq AS bigint CACHE 1; -- a cache would break the order
+
+-- One narrow row an event that is not projected yet, which the projection
+-- deletes. Only the first of an aggregate is ever tried, so only that changes.
+CREATE TABLE {schema}.pending_events (
+	aggregate    uuid        NOT NULL, -- a digest of its type and id
+	seq          bigint      NOT NULL,
+	id           uuid        NOT NULL,
+	day          integer     NOT NULL,
+	capability   bigint      NOT NULL,
+	attempts     smallint    NOT NULL CHECK (attempts BETWEEN 0 AND 32766), -- used up so far
+	available_at timestamptz NOT NULL,
+	published_at timestamptz NOT NULL,
+	PRIMARY KEY (aggregate, seq)
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- One narrow append-only row an event that is over.
+CREATE TABLE {schema}.event_outcomes (
+	day          integer     NOT NULL, -- of the end
+	event_id     uuid        NOT NULL,
+	event_day    integer     NOT NULL,
+	outcome      smallint    NOT NULL CHECK (outcome IN (1, 3, 5)), -- projected, dead, discarded
+	attempts     smallint    NOT NULL,
+	claimed_at   timestamptz NOT NULL,
+	claimed_by   text        NOT NULL,
+	processed_at timestamptz NOT NULL
+) PARTITION BY LIST (day);
+CREATE INDEX event_outcomes_event ON {schema}.event_outcomes (event_id);
+
+CREATE TABLE {schema}.event_errors (
+	day      integer     NOT NULL, -- of the error
+	event_id uuid        NOT NULL,
+	attempt  smallint    NOT NULL,
+	at       timestamptz NOT NULL,
+	code     text        NOT NULL,
+	summary  text        NOT NULL,
+	retry_at timestamptz, -- when the next attempt became due; NULL for none
+	PRIMARY KEY (event_id, attempt, day)
+) PARTITION BY LIST (day);
+
+-- Events whose attempts are spent hold their own copy of everything, so that
+-- they outlive the day of their event.
+CREATE TABLE {schema}.dead_events (
+	event_id        uuid        PRIMARY KEY,
+	seq             bigint      NOT NULL,
+	type            text        NOT NULL,
+	aggregate_type  text        NOT NULL,
+	aggregate_id    text        NOT NULL,
+	organization_id text        NOT NULL,
+	version         integer     NOT NULL,
+	capability      bigint      NOT NULL,
+	attempts        smallint    NOT NULL,
+	code            text        NOT NULL,
+	summary         text        NOT NULL,
+	occurred_at     timestamptz NOT NULL,
+	published_at    timestamptz NOT NULL,
+	died_at         timestamptz NOT NULL,
+	trace_context   text,
+	payload         jsonb       NOT NULL
+);
+CREATE INDEX dead_events_died ON {schema}.dead_events (died_at);
+
+-- Aggregates whose later events wait until somebody decides about the dead one.
+CREATE TABLE {schema}.blocked_aggregates (
+	aggregate  uuid        PRIMARY KEY,
+	event_id   uuid        NOT NULL UNIQUE,
+	blocked_at timestamptz NOT NULL
+);
+
+SELECT {schema}.ensure_day({schema}.day_of(clock_timestamp()) + n, '{events,event_outcomes,event_errors}') FROM generate_series(0, 2) n;
+
+-- What stands for an aggregate: a digest, so that its rows are narrow.
+CREATE FUNCTION {schema}.aggregate_of(p_type text, p_id text) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN encode(substr(sha256(convert_to(jsonb_build_array(p_type, p_id)::text, 'UTF8')), 1, 16), 'hex')::uuid;
+
+-- The lock of an aggregate: one of 1,024, since the server has room for some
+-- thousands of locks in all. Aggregates that share one may wait for each other
+-- in vain, and that is all.
+CREATE FUNCTION {schema}.aggregate_lock(p_aggregate uuid) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN get_byte(uuid_send(p_aggregate), 0) + 256 * (get_byte(uuid_send(p_aggregate), 1) & 3);
+
+-- Stores an event in the caller's transaction, at the caller's isolation. From
+-- here to the end of that transaction nobody else publishes for the aggregate:
+-- a later number must not be visible before an earlier one. The relay has locks
+-- of its own, so that nobody waits for a projection here.
+CREATE FUNCTION {schema}.publish_event(
+	p_type text, p_aggregate_type text, p_aggregate_id text, p_organization text, p_version integer, p_capability bigint,
+	p_id uuid, p_payload text, p_occurred_at timestamptz, -- NULL: now
+	p_wake boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+AS $$
+DECLARE
+	v_aggregate uuid := aggregate_of(p_aggregate_type, p_aggregate_id);
+	v_now       timestamptz;
+	v_day       integer;
+	v_seq       bigint;
+BEGIN
+	PERFORM pg_advisory_xact_lock({lock_publish}, aggregate_lock(v_aggregate));
+	v_seq := nextval('event_seq');
+	v_now := clock_timestamp();
+	v_day := day_of(v_now);
+	IF to_regclass('events_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
+	END IF;
+	INSERT INTO events (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at, payload)
+	VALUES (v_day, p_id, v_seq, p_type, p_aggregate_type, p_aggregate_id, p_organization, p_version, p_capability,
+		COALESCE(p_occurred_at, v_now), v_now, p_payload::jsonb);
+	INSERT INTO pending_events (aggregate, seq, id, day, capability, attempts, available_at, published_at)
+	VALUES (v_aggregate, v_seq, p_id, v_day, p_capability, 0, v_now, v_now);
+	IF p_wake AND EXISTS (SELECT FROM sleepers s WHERE s.queue = '!outbox') THEN
+		PERFORM pg_notify({channel}, '!outbox');
+	END IF;
+END $$;
+
+-- Picks aggregates whose first event is due, at most p_limit, after p_after in
+-- the order of their digests: one step through the index an aggregate, however
+-- many events that has. Looks at p_visits aggregates at most. Those that are
+-- blocked, or whose first event is of no capability in p_capabilities, are
+-- passed over. p_sleep says whether p_process wants to be woken from now on, if
+-- this look finds nothing; NULL where it did not and does not.
+--
+-- Answers them, the last one that it looked at (NULL: there are no more), how
+-- many it looked at, and after how many microseconds the first of the others
+-- that it has seen becomes due.
+CREATE FUNCTION {schema}.pick_aggregates(p_after uuid, p_visits integer, p_limit integer, p_capabilities bigint[], p_process uuid, p_sleep boolean,
+	OUT aggregates uuid[], OUT reached uuid, OUT visited integer, OUT next_us bigint)
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+AS $$
+DECLARE
+	v_now  timestamptz := clock_timestamp();
+	v_next timestamptz;
+	v_head record;
+BEGIN
+	aggregates := '{}'; reached := p_after; visited := 0;
+	WHILE visited < p_visits AND cardinality(aggregates) < p_limit LOOP
+		SELECT p.aggregate, p.capability, p.available_at INTO v_head FROM pending_events p
+		WHERE p.aggregate > reached ORDER BY p.aggregate, p.seq LIMIT 1;
+		IF NOT FOUND THEN
+			reached := NULL;
+			EXIT;
+		END IF;
+		reached := v_head.aggregate;
+		visited := visited + 1;
+		CONTINUE WHEN v_head.capability <> ALL (p_capabilities)
+			OR EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = v_head.aggregate);
+		IF v_head.available_at <= v_now THEN
+			aggregates := aggregates || v_head.aggregate;
+		ELSE
+			v_next := LEAST(v_next, v_head.available_at);
+		END IF;
+	END LOOP;
+	next_us := (extract(epoch FROM v_next - v_now) * 1000000)::bigint;
+	IF p_sleep AND cardinality(aggregates) = 0 THEN
+		INSERT INTO sleepers (queue, process) VALUES ('!outbox', p_process) ON CONFLICT DO NOTHING;
+	ELSIF p_sleep IS NOT NULL THEN
+		DELETE FROM sleepers s WHERE s.queue = '!outbox' AND s.process = p_process;
+	END IF;
+END $$;
+
+-- Locks aggregates for the rest of the transaction, those that nobody else has,
+-- and answers the first events of each that is locked, in order, at most about
+-- p_limit in all. The lock is taken in a statement before the one that reads,
+-- which therefore sees everything that the last holder has done. An event whose
+-- row is missing has no type.
+--
+-- Answers one row more, without an aggregate: the number of those locked in seq,
+-- and the time in published_at.
+CREATE FUNCTION {schema}.take_events(p_aggregates uuid[], p_limit integer)
+RETURNS TABLE (aggregate uuid, seq bigint, id uuid, attempts smallint, due boolean, capability bigint,
+	type text, aggregate_type text, aggregate_id text, organization_id text, version integer,
+	occurred_at timestamptz, published_at timestamptz, trace_context text, payload text)
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+AS $$
+#variable_conflict use_column
+DECLARE
+	v_now    timestamptz;
+	v_try    record;
+	v_locked uuid[] := '{}';
+BEGIN
+	FOR v_try IN
+		SELECT aggregate_lock(a) AS lock, array_agg(a) AS aggregates FROM unnest(p_aggregates) a GROUP BY 1 ORDER BY 1
+	LOOP
+		IF pg_try_advisory_xact_lock({lock_relay}, v_try.lock) THEN
+			v_locked := v_locked || v_try.aggregates;
+		END IF;
+	END LOOP;
+	v_now := clock_timestamp();
+	RETURN QUERY
+	SELECT p.aggregate, p.seq, p.id, p.attempts, p.available_at <= v_now, p.capability,
+		e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.occurred_at, p.published_at, e.trace_context, e.payload::text
+	FROM unnest(v_locked) WITH ORDINALITY l(aggregate, n)
+	CROSS JOIN LATERAL (
+		SELECT p.* FROM pending_events p WHERE p.aggregate = l.aggregate
+		ORDER BY p.seq LIMIT GREATEST(1, p_limit / NULLIF(cardinality(v_locked), 0))) p
+	LEFT JOIN LATERAL (SELECT e.* FROM events e WHERE e.day = p.day AND e.id = p.id OFFSET 0) e ON true
+	WHERE NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = l.aggregate)
+	ORDER BY l.n, p.seq;
+	RETURN QUERY SELECT NULL::uuid, cardinality(v_locked)::bigint, NULL::uuid, NULL::smallint, NULL::boolean, NULL::bigint,
+		NULL::text, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::timestamptz, v_now, NULL::text, NULL::text;
+END $$;
+
+-- Marks an event as projected, in the transaction that has done so: PW003 where
+-- this is not the transaction that p_mark was set in, so that a projection has
+-- ended that one by itself; PW002 where the event is not pending any more.
+CREATE FUNCTION {schema}.event_projected(p_mark text, p_aggregate uuid, p_seq bigint, p_claimed_at timestamptz, p_by text) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+AS $$
+DECLARE
+	v_now timestamptz := clock_timestamp();
+	v_day integer     := day_of(v_now);
+BEGIN
+	IF current_setting('pawl.relay', true) IS DISTINCT FROM p_mark THEN
+		RAISE EXCEPTION 'the projection has ended the transaction that it was given' USING ERRCODE = 'PW003';
+	END IF;
+	IF to_regclass('event_outcomes_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
+	END IF;
+	WITH gone AS (
+		DELETE FROM pending_events p WHERE p.aggregate = p_aggregate AND p.seq = p_seq RETURNING p.*
+	)
+	INSERT INTO event_outcomes (day, event_id, event_day, outcome, attempts, claimed_at, claimed_by, processed_at)
+	SELECT v_day, g.id, g.day, 1, LEAST(g.attempts + 1, 32767), p_claimed_at, p_by, v_now FROM gone g;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'event % of aggregate % is not pending any more', p_seq, p_aggregate USING ERRCODE = 'PW002';
+	END IF;
+END $$;
+
+-- Records an attempt at an event that did not project it: 2 it is tried again
+-- after the delay, 3 it is dead, 4 it is tried again after the delay and the
+-- attempt does not count, 5 it is discarded, 6 it has no row and is set aside.
+-- p_block says that a dead one holds up its aggregate. Answers false where the
+-- event is not pending with these attempts any more: somebody else was there.
+CREATE FUNCTION {schema}.event_failed(p_aggregate uuid, p_seq bigint, p_attempts smallint, p_outcome smallint, p_delay_us bigint,
+	p_code text, p_summary text, p_block boolean, p_claimed_at timestamptz, p_by text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+	v_now   timestamptz := clock_timestamp();
+	v_day   integer     := day_of(v_now);
+	v_retry timestamptz := v_now + COALESCE(p_delay_us, 0) * interval '1 microsecond';
+	v_event record;
+BEGIN
+	IF to_regclass('event_outcomes_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
+	END IF;
+	IF p_outcome IN (2, 4) THEN
+		UPDATE pending_events p SET available_at = v_retry, attempts = CASE p_outcome WHEN 2 THEN LEAST(p.attempts + 1, 32766) ELSE p.attempts END
+		WHERE p.aggregate = p_aggregate AND p.seq = p_seq AND p.attempts = p_attempts
+		RETURNING p.* INTO v_event;
+	ELSE
+		DELETE FROM pending_events p WHERE p.aggregate = p_aggregate AND p.seq = p_seq AND p.attempts = p_attempts
+		RETURNING p.* INTO v_event;
+	END IF;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	IF p_outcome = 3 THEN
+		INSERT INTO dead_events (event_id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, attempts,
+			code, summary, occurred_at, published_at, died_at, trace_context, payload)
+		SELECT e.id, e.seq, e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.capability, LEAST(p_attempts + 1, 32767),
+			COALESCE(p_code, 'unknown'), COALESCE(p_summary, ''), e.occurred_at, e.published_at, v_now, e.trace_context, e.payload
+		FROM events e WHERE e.day = v_event.day AND e.id = v_event.id
+		ON CONFLICT DO NOTHING;
+		IF p_block THEN
+			INSERT INTO blocked_aggregates (aggregate, event_id, blocked_at) VALUES (p_aggregate, v_event.id, v_now) ON CONFLICT DO NOTHING;
+		END IF;
+	END IF;
+	IF p_outcome IN (3, 5) THEN
+		INSERT INTO event_outcomes (day, event_id, event_day, outcome, attempts, claimed_at, claimed_by, processed_at)
+		VALUES (v_day, v_event.id, v_event.day, p_outcome, LEAST(p_attempts + 1, 32767), p_claimed_at, p_by, v_now);
+	ELSIF p_outcome = 6 THEN
+		INSERT INTO quarantine (job_id, job_day, queue, attempts, found_at, reason)
+		VALUES (v_event.id, v_event.day, '!outbox', p_attempts, v_now, COALESCE(p_summary, 'the event has no row'));
+	END IF;
+	IF p_code IS NOT NULL AND p_outcome <> 6 THEN
+		INSERT INTO event_errors (day, event_id, attempt, at, code, summary, retry_at)
+		VALUES (v_day, v_event.id, LEAST(p_attempts + 1, 32767), v_now, p_code, COALESCE(p_summary, ''), CASE p_outcome WHEN 2 THEN v_retry END)
+		ON CONFLICT (event_id, attempt, day) DO UPDATE
+		SET at = excluded.at, code = excluded.code, summary = excluded.summary, retry_at = excluded.retry_at;
+	END IF;
+	RETURN true;
+END $$;
+
+-- A dead event is to be projected after all, with all its attempts: before the
+-- later ones of its aggregate, where it has held those up, and otherwise after
+-- what has been projected meanwhile. False: there is no such dead event.
+CREATE FUNCTION {schema}.retry_event(p_id uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+DECLARE
+	v_now  timestamptz := clock_timestamp();
+	v_day  integer     := day_of(v_now);
+	v_dead record;
+BEGIN
+	DELETE FROM dead_events d WHERE d.event_id = p_id RETURNING d.* INTO v_dead;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	IF to_regclass('events_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
+	END IF;
+	-- Today is its day from now on, since its own may be emptied any time.
+	DELETE FROM events e WHERE e.id = p_id;
+	DELETE FROM event_outcomes o WHERE o.event_id = p_id;
+	INSERT INTO events (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at, trace_context, payload)
+	VALUES (v_day, p_id, v_dead.seq, v_dead.type, v_dead.aggregate_type, v_dead.aggregate_id, v_dead.organization_id, v_dead.version,
+		v_dead.capability, v_dead.occurred_at, v_dead.published_at, v_dead.trace_context, v_dead.payload);
+	INSERT INTO pending_events (aggregate, seq, id, day, capability, attempts, available_at, published_at)
+	VALUES (aggregate_of(v_dead.aggregate_type, v_dead.aggregate_id), v_dead.seq, p_id, v_day, v_dead.capability, 0, v_now, v_dead.published_at);
+	DELETE FROM blocked_aggregates b WHERE b.event_id = p_id;
+	PERFORM pg_notify({channel}, '!outbox');
+	RETURN true;
+END $$;
+
+-- The aggregate that a dead event holds up goes on without it. The event stays
+-- among the dead. False: it holds up none.
+CREATE FUNCTION {schema}.skip_event(p_id uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+BEGIN
+	DELETE FROM blocked_aggregates b WHERE b.event_id = p_id;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM pg_notify({channel}, '!outbox');
+	RETURN true;
+END $$;
+
+-- Moves pending events that are older than p_age to today, so that their days
+-- can be emptied. It leaves alone aggregates that a relay is just working on.
+-- Answers how many moved; another call goes on where that is p_limit.
+CREATE FUNCTION {schema}.rekey_events(p_age_us bigint, p_limit integer) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+SET jit = off
+SET lock_timeout = '1s'
+AS $$
+DECLARE
+	v_day    integer := day_of(clock_timestamp());
+	v_before integer := day_of(clock_timestamp() - p_age_us * interval '1 microsecond' + interval '1 day');
+	v_locked uuid[];
+	v_moved  bigint;
+BEGIN
+	IF to_regclass('events_d' || v_day) IS NULL THEN
+		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
+	END IF;
+	SELECT array_agg(l.aggregate) FILTER (WHERE l.mine) INTO v_locked FROM (
+		SELECT a.aggregate, pg_try_advisory_xact_lock({lock_relay}, aggregate_lock(a.aggregate)) AS mine FROM (
+			SELECT DISTINCT p.aggregate FROM (
+				SELECT p.aggregate FROM pending_events p WHERE p.day < LEAST(v_before, v_day) LIMIT p_limit) p
+			ORDER BY p.aggregate OFFSET 0) a OFFSET 0) l;
+	IF v_locked IS NULL THEN
+		RETURN 0;
+	END IF;
+	WITH mine AS MATERIALIZED (
+		SELECT p.aggregate, p.seq, p.id, p.day FROM pending_events p
+		WHERE p.aggregate = ANY (v_locked) AND p.day < LEAST(v_before, v_day) LIMIT p_limit
+	), gone AS (
+		DELETE FROM events e USING mine m WHERE e.day = m.day AND e.id = m.id RETURNING e.*
+	), put AS (
+		INSERT INTO events (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at, trace_context, payload)
+		SELECT v_day, g.id, g.seq, g.type, g.aggregate_type, g.aggregate_id, g.organization_id, g.version, g.capability, g.occurred_at, g.published_at, g.trace_context, g.payload
+		FROM gone g
+	), moved AS (
+		UPDATE pending_events p SET day = v_day FROM mine m WHERE p.aggregate = m.aggregate AND p.seq = m.seq RETURNING p.id
+	)
+	SELECT count(*) INTO v_moved FROM moved;
+	RETURN v_moved;
+END $$;
+
+-- Partitions of days of the outbox, as leaves() has them of the jobs'.
+CREATE FUNCTION {schema}.event_leaves() RETURNS TABLE (parent text, day integer, state text, used boolean, over_us bigint)
+LANGUAGE sql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+	SELECT p.name, d.day, CASE WHEN i.inhrelid IS NULL THEN 'detached' WHEN i.inhdetachpending THEN 'pending' ELSE 'attached' END,
+		COALESCE(pg_relation_size(c.oid), 0) > 0, -- NULL where it is just being dropped
+		(extract(epoch FROM clock_timestamp() - to_timestamp((d.day + 1) * 86400::double precision)) * 1000000)::bigint
+	FROM (VALUES ('events'), ('event_outcomes'), ('event_errors')) p(name)
+	JOIN pg_class t ON t.oid = to_regclass(p.name)
+	JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relkind = 'r' AND c.relname ~ ('^' || p.name || '_d[0-9]+$')
+	LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND i.inhparent = t.oid
+	CROSS JOIN LATERAL (SELECT substr(c.relname, length(p.name) + 3)::integer AS day) d
+	ORDER BY p.name, d.day
+$$;
+
+-- Empties a day of the outbox, as empty_leaf does one of the jobs'.
+CREATE FUNCTION {schema}.empty_event_leaf(p_parent text, p_day integer, p_tries integer) RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	v_leaf text := p_parent || '_d' || p_day;
+BEGIN
+	IF p_day >= day_of(clock_timestamp()) OR to_regclass(v_leaf) IS NULL THEN
+		RETURN 'needed';
+	END IF;
+	IF p_parent = 'events' THEN
+		BEGIN
+			EXECUTE format('LOCK TABLE ONLY %I IN SHARE MODE NOWAIT', v_leaf);
+		EXCEPTION WHEN lock_not_available THEN
+			RETURN 'locked';
+		END;
+		-- Nobody adds to the day from here on, and who has has committed.
+		IF EXISTS (SELECT FROM pending_events p WHERE p.day = p_day) THEN
+			RETURN 'needed';
+		END IF;
+	END IF;
+	-- An event without its outcome would be taken for a lost one.
+	IF p_parent = 'event_outcomes' AND EXISTS (SELECT FROM event_leaves() l WHERE l.parent = 'events' AND l.day <= p_day AND l.used) THEN
+		RETURN 'needed';
+	END IF;
+	FOR n IN 1 .. p_tries LOOP
+		BEGIN
+			EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE NOWAIT', v_leaf);
+			EXECUTE format('TRUNCATE ONLY %I', v_leaf);
+			RETURN 'emptied';
+		EXCEPTION WHEN lock_not_available THEN
+			PERFORM pg_sleep(0.003 + 0.014 * random());
+		END;
+	END LOOP;
+	RETURN 'locked';
+END $$;
+
+-- Removes dead events that are older than p_age, p_limit at most, but for those
+-- that hold up their aggregate: somebody has to decide about them.
+CREATE FUNCTION {schema}.purge_dead_events(p_age_us bigint, p_limit integer) RETURNS bigint
+LANGUAGE sql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+SET lock_timeout = '1s'
+AS $$
+	WITH old AS MATERIALIZED (
+		SELECT d.event_id FROM dead_events d WHERE d.died_at < clock_timestamp() - p_age_us * interval '1 microsecond'
+			AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.event_id = d.event_id)
+		ORDER BY d.died_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+	), gone AS (
+		DELETE FROM dead_events d USING old o WHERE d.event_id = o.event_id RETURNING d.event_id
+	)
+	SELECT count(*) FROM gone
+$$;
+
+-- One row an event that still has its history, for people and for other
+-- languages.
+CREATE VIEW {schema}.outbox_events AS
+WITH live AS (
+	SELECT p.capabilities FROM {schema}.processes p WHERE p.expires_at > clock_timestamp()
+)
+SELECT e.id, NULLIF(e.organization_id, '') AS organization_id, e.aggregate_type, e.aggregate_id, e.type AS event_type,
+	e.version AS schema_version, e.capability, e.payload, e.occurred_at, e.published_at, p.available_at,
+	CASE
+		WHEN o.outcome = 1 THEN 'projected'
+		WHEN o.outcome = 3 THEN 'dead'
+		WHEN o.outcome = 5 THEN 'discarded'
+		WHEN p.id IS NULL THEN 'lost'
+		WHEN b.aggregate IS NOT NULL THEN 'blocked'
+		-- Without any live worker nothing can be said of what workers know.
+		WHEN EXISTS (SELECT FROM live) AND e.capability NOT IN (SELECT unnest(live.capabilities) FROM live) THEN 'stranded'
+		WHEN EXISTS (SELECT FROM {schema}.pending_events x WHERE x.aggregate = p.aggregate AND x.seq < p.seq) THEN 'waiting'
+		WHEN p.attempts > 0 THEN 'retrying'
+		ELSE 'pending'
+	END AS status,
+	o.claimed_at, o.claimed_by,
+	CASE o.outcome WHEN 1 THEN o.processed_at END AS processed_at,
+	COALESCE(o.attempts, p.attempts, 0)::integer AS attempts,
+	x.code AS last_error_code, x.summary AS last_error, e.seq
+FROM {schema}.events e
+LEFT JOIN {schema}.event_outcomes o ON o.event_id = e.id
+LEFT JOIN {schema}.pending_events p ON p.aggregate = {schema}.aggregate_of(e.aggregate_type, e.aggregate_id) AND p.seq = e.seq
+LEFT JOIN {schema}.blocked_aggregates b ON b.aggregate = p.aggregate
+LEFT JOIN LATERAL (
+	SELECT r.code, r.summary FROM {schema}.event_errors r WHERE r.event_id = e.id ORDER BY r.attempt DESC, r.at DESC LIMIT 1
+) x ON true;
