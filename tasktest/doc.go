@@ -68,12 +68,14 @@
 // # What it costs
 //
 // A database is a copy of a template that is made once, and takes some tens of
-// milliseconds. The server is the one of PAWL_DATABASE_URL, whose role must be
-// allowed to create databases; or else one that is started on the machine, or
-// downloaded, and goes away by itself some seconds after the last test has.
-// Databases of tests that were killed go with it. On the server of
-// PAWL_DATABASE_URL they stay, and so do templates that are no longer used: there,
-// drop the databases whose names start with testdb_ from time to time.
+// milliseconds, nearly all of them for the files of the copy: more on a slow disk,
+// and about twenty with the server's data in memory, as TMPDIR=/dev/shm has it. The
+// server is the one of PAWL_DATABASE_URL, whose role must be allowed to create
+// databases; or else one that is started on the machine, or downloaded, and goes
+// away by itself some seconds after the last test has. Databases of tests that were
+// killed go with it. On the server of PAWL_DATABASE_URL they stay, and so do
+// templates that are no longer used: there, drop the databases whose names start
+// with testdb_ from time to time.
 //
 // Import this package in tests only. It imports testing, and what it takes to
 // start a server.
