@@ -255,6 +255,42 @@ func TestTurnsAreNeverLost(t *testing.T) {
 	}
 }
 
+// At stricter levels a handler's transaction cannot see who was added since it
+// began; the key goes on all the same, in order, and what fails is repeated.
+func TestOrderOfTransactionalJobs(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			pool := effects(t)
+			k := orderedSteps()
+			k.Isolation = level
+			var failed atomic.Int64
+			config := pawlrt.Config{Tables: []task.Table{taskimpl.Table(taskimpl.TxRow(k, func(ctx context.Context, tx pgx.Tx, job *task.Job[step]) error {
+				if _, err := tx.Exec(ctx, `INSERT INTO effects (n, attempt) VALUES ($1, $2)`, job.Args.N, job.Attempt); err != nil {
+					return err
+				}
+				if job.Args.N%10 == 3 && job.Attempt == 1 {
+					failed.Add(1)
+					return task.Transient(errors.New("as planned"))
+				}
+				return nil
+			}))}}
+			start(t, pool, config)
+			start(t, pool, config)
+			const jobs = 60
+			for n := range jobs {
+				_, err := taskimpl.Enqueue(t.Context(), task.Autocommit(pool), k, step{Key: "a", N: n}, nil)
+				require.NoError(t, err)
+			}
+			require.Equal(t, store.Audit{Completed: jobs}, settled(t, pool, jobs))
+			require.EqualValues(t, jobs/10, failed.Load())
+			require.Equal(t, jobs, query[int](t, pool, `SELECT count(*) FROM effects`))
+			require.Zero(t, query[int](t, pool, `SELECT count(*) FROM effects a JOIN effects b ON b.n > a.n AND b.at < a.at`), "inversions")
+		})
+	}
+}
+
 // A key that waits holds up neither other keys nor jobs without one, in a queue
 // with few slots.
 func TestAHeldKeyHoldsNothingElse(t *testing.T) {
