@@ -440,6 +440,48 @@ func TestMissingRowsOfAKey(t *testing.T) {
 	nothingLeft(t, s, pool, owner)
 }
 
+// However many keys there are, a look after their turns takes few locks, and
+// keys that somebody's open transaction holds keep it from no others.
+func TestManyTurns(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	put := func(from, n int) {
+		_, err := store.Enqueue(t.Context(), pool, store.DefaultSchema, batch(n, func(b *store.Batch) {
+			b.Order = []string{"key"}
+			for i := range b.Jobs {
+				b.Jobs[i].Args, b.Jobs[i].OrganizationID = fmt.Sprintf(`{"key": %d}`, from+i), "o"
+			}
+		}))
+		require.NoError(t, err)
+	}
+	put(0, 250)
+	tx := begin(t, pool, pgx.ReadCommitted)
+	for left := true; left; {
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT pawl.take_turns('q')`).Scan(&left))
+	}
+	var locks int
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`).Scan(&locks))
+	require.LessOrEqual(t, locks, 128)
+	commit(t, tx)
+	require.Equal(t, 250, query[int](t, pool, `SELECT count(*) FROM pawl.ready`))
+
+	// Somebody is about to cancel them all.
+	tx = begin(t, pool, pgx.ReadCommitted)
+	_, _, err := store.CancelOrganization(t.Context(), tx, store.DefaultSchema, "o")
+	require.NoError(t, err)
+	put(0, 250)
+	put(250, 30)
+	require.Len(t, turn(t, s, owner), 30)
+	require.Empty(t, turn(t, s, owner))
+	commit(t, tx)
+	got := 0
+	for claimed := turn(t, s, owner); len(claimed) > 0; claimed = turn(t, s, owner) {
+		got += len(claimed)
+	}
+	require.Equal(t, 250, got)
+}
+
 // Bulk enqueues of the same keys in random orders, settlements and cancels at
 // every isolation level: nobody deadlocks, and no key is left behind.
 func TestOrderWithoutDeadlocks(t *testing.T) {

@@ -129,8 +129,8 @@ BEGIN
 	), ended AS MATERIALIZED (
 		SELECT * FROM taken UNION ALL SELECT * FROM held
 	), running AS MATERIALIZED (
-		SELECT x.id FROM (SELECT w.id FROM waiting w UNION ALL SELECT b.id FROM blocked b UNION ALL SELECT l.id FROM leased l) x
-		WHERE x.id NOT IN (SELECT e.id FROM ended e)
+		SELECT w.id FROM waiting w UNION SELECT b.id FROM blocked b UNION SELECT l.id FROM leased l
+		EXCEPT SELECT e.id FROM ended e
 	), asked AS (
 		INSERT INTO cancel_requests (job_id, requested_at)
 		SELECT r.id, clock_timestamp() FROM running r ORDER BY r.id ON CONFLICT DO NOTHING
