@@ -91,5 +91,5 @@
 //
 // A worker opens a pool of its own, configured as the user's is, so that
 // handlers that use up the user's cannot cost it its leases. It holds at most one
-// connection for each queue and three more, mostly fewer, and one that listens.
+// connection for each queue and a few more, mostly fewer, and one that listens.
 package runtime

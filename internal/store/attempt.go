@@ -91,8 +91,8 @@ func (s *Store) CommitAttempt(ctx context.Context, conn *pgx.Conn, e Ending, lim
 func completeError(err error) error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case !ok && !pgconn.SafeToRetry(err):
-		return fmt.Errorf("%w: %w", ErrUnanswered, err) // the whole batch was sent
+	case !ok:
+		return fmt.Errorf("%w: %w", ErrUnanswered, err) // the whole batch may have been sent
 	case ok && pgErr.Code == stateFenced:
 		return ErrFenced
 	case ok && pgErr.Code == stateTransactionEnded:
