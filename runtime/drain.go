@@ -70,9 +70,10 @@ type Drained struct {
 // attempts that were made are returned in any case, those apart whose end could
 // not be saved.
 //
-// A process that dies leaves its jobs to workers that live for longer than a
-// lease, which a Drain seldom does: where nothing else works off a database, have
-// one Run there for a minute from time to time.
+// What takes longer than that is left to workers that live on: a process that
+// dies leaves its jobs to those that have been there for a lease, and [Retention]
+// is theirs alone. Where nothing else works off a database, have one Run there for
+// some minutes a day.
 //
 // A worker runs once, by Drain or by Run: [ErrAlreadyRun].
 func (w *Worker) Drain(ctx context.Context) ([]Drained, error) {
@@ -82,7 +83,7 @@ func (w *Worker) Drain(ctx context.Context) ([]Drained, error) {
 // DrainN is [Worker.Drain] for at most n attempts.
 func (w *Worker) DrainN(ctx context.Context, n int) ([]Drained, error) {
 	d := &drainer{w: w, limit: n, told: make(chan struct{}, 1)}
-	err := w.run(ctx, false, d.observe, d.work)
+	err := w.run(ctx, d.observe, d.work)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// A handler that outlives the hard limit may still be heard of.

@@ -55,6 +55,7 @@ func TestDrainWithNothingToDo(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, drained)
 	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.processes`))
+	require.True(t, query[bool](t, pool, `SELECT began_at = '-infinity' FROM pawl.retention`), "the turn is left to others")
 	_, err = w.Drain(t.Context())
 	require.ErrorIs(t, err, pawlrt.ErrAlreadyRun)
 	require.ErrorIs(t, w.Run(t.Context()), pawlrt.ErrAlreadyRun)

@@ -26,6 +26,7 @@ type Worker struct {
 	schema string
 	log    logger
 	queues []*queue
+	relay  *relay // nil without events
 	ran    atomic.Bool
 
 	// These exist while it runs.
@@ -63,12 +64,19 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	events, err := config.events()
+	if err != nil {
+		return nil, err
+	}
 	w := &Worker{config: config, user: pool, schema: cmp.Or(config.Schema, store.DefaultSchema), cancels: make(chan struct{}, 1), suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
 	w.log = guard(config.Logger, &w.counters.logPanics)
 	w.health.init(&config)
 	w.suspect <- struct{}{}
 	for _, s := range served {
 		w.queues = append(w.queues, newQueue(w, s))
+	}
+	if len(events) > 0 {
+		w.relay = newRelay(w, events)
 	}
 	return w, nil
 }
@@ -95,7 +103,8 @@ type StillRunning struct {
 	Jobs []RunningJob
 }
 
-// RunningJob names a job whose handler was running as the worker stopped.
+// RunningJob names a job whose handler was running as the worker stopped, or an
+// event whose projection was: then Kind is its type, and Queue is empty.
 type RunningJob struct {
 	ID      uuid.UUID
 	Kind    string
@@ -124,7 +133,7 @@ func (e *StillRunning) Error() string {
 // schema does not fit ([migrations.ErrBehind], [migrations.ErrNewer]). After
 // that it lives through any outage. A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
-	return w.run(ctx, !w.config.PollOnly, nil, func(ctx context.Context) {
+	return w.run(ctx, nil, func(ctx context.Context) {
 		var loops sync.WaitGroup
 		for _, q := range w.queues {
 			loops.Go(func() { q.run(ctx) })
@@ -134,8 +143,10 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // run is a worker's life around its work, which claims and starts attempts until
-// it is done, or ctx ends. Observe, which may be nil, hears how each ended.
-func (w *Worker) run(ctx context.Context, listen bool, observe observer, work func(context.Context)) error {
+// it is done, or ctx ends. Observe hears how each ended; it is nil for a worker
+// that is to live on, which listens and takes its turn at retention. A short life
+// would take the turn and not get through.
+func (w *Worker) run(ctx context.Context, observe observer, work func(context.Context)) error {
 	if w.ran.Swap(true) {
 		return ErrAlreadyRun
 	}
@@ -145,9 +156,9 @@ func (w *Worker) run(ctx context.Context, listen bool, observe observer, work fu
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
 	// At most one statement at a time for each queue, the keeper, the settler,
-	// the sweeper, retention, the watch of cancels and the listener, so none of
-	// them ever waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+6))
+	// the sweeper, retention, the watch of cancels, the relay with its watch, and
+	// the listener, so none of them ever waits for a connection.
+	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+8))
 	if err != nil {
 		return err
 	}
@@ -177,9 +188,15 @@ func (w *Worker) run(ctx context.Context, listen bool, observe observer, work fu
 	helpers.Go(func() { w.keeper.run(services, process, sent) })
 	helpers.Go(func() { w.sweep(services) })
 	helpers.Go(func() { w.watchCancels(services) })
-	helpers.Go(func() { w.retain(services) })
-	if listen {
-		helpers.Go(func() { w.listen(services) })
+	if observe == nil {
+		helpers.Go(func() { w.retain(services) })
+		if !w.config.PollOnly {
+			helpers.Go(func() { w.listen(services) })
+		}
+	}
+	if w.relay != nil {
+		w.relay.handlers = handlers
+		helpers.Go(func() { w.relay.watch(services) })
 	}
 	drained := make(chan struct{})
 	settling.Go(func() { w.settler.run(services, drained) })
@@ -188,6 +205,7 @@ func (w *Worker) run(ctx context.Context, listen bool, observe observer, work fu
 		defer close(worked)
 		work(ctx)
 	}()
+	relayed := w.relaying(ctx, observe == nil)
 	w.log.Info("worker started", "name", w.config.Name, "queues", len(w.queues))
 
 	select {
@@ -198,7 +216,7 @@ func (w *Worker) run(ctx context.Context, listen bool, observe observer, work fu
 	w.health.phase.Store(phaseStopping)
 	w.log.Info("worker shutting down", "running", w.counters.running.Load())
 	<-worked
-	left := w.drain(began, endHandlers)
+	left := w.drain(began, relayed, endHandlers)
 
 	// Save what has ended. The hard limit bounds that too.
 	close(drained)
@@ -225,23 +243,44 @@ func (w *Worker) run(ctx context.Context, listen bool, observe observer, work fu
 	return err
 }
 
-// drain waits for the attempts to end and returns those that did not.
-func (w *Worker) drain(began time.Time, endHandlers context.CancelCauseFunc) []RunningJob {
+// relaying starts the relay's loop, where there is one to start, and returns
+// what is closed when it has ended.
+func (w *Worker) relaying(ctx context.Context, loop bool) <-chan struct{} {
+	if w.relay == nil || !loop {
+		ended := make(chan struct{})
+		close(ended)
+		return ended
+	}
+	go w.relay.run(ctx)
+	return w.relay.finished
+}
+
+// drain waits for the attempts and projections to end and returns those that did
+// not.
+func (w *Worker) drain(began time.Time, relayed <-chan struct{}, endHandlers context.CancelCauseFunc) []RunningJob {
 	soft := time.NewTimer(time.Until(began.Add(w.config.SoftLimit)))
 	defer soft.Stop()
 	hard := time.NewTimer(time.Until(began.Add(w.config.HardLimit)))
 	defer hard.Stop()
-	for {
+	attempts := w.attempts.empty()
+	for attempts != nil || relayed != nil {
 		select {
-		case <-w.attempts.empty():
-			return nil
+		case <-attempts:
+			attempts = nil
+		case <-relayed:
+			relayed = nil
 		case <-soft.C:
 			w.log.Warn("soft limit: ending the contexts of handlers", "running", w.counters.running.Load())
 			endHandlers(task.ErrShutdown)
 		case <-hard.C:
-			return w.attempts.list()
+			left := w.attempts.list()
+			if w.relay != nil {
+				left = append(left, w.relay.list()...)
+			}
+			return left
 		}
 	}
+	return nil
 }
 
 // takeSuspect takes the gate: the right to run one job whose lease was lost. If
@@ -277,6 +316,9 @@ func (w *Worker) releaseSuspect(vain *queue) {
 func (w *Worker) wakeAll() {
 	for _, q := range w.queues {
 		q.wake()
+	}
+	if w.relay != nil {
+		w.relay.wake()
 	}
 }
 

@@ -126,7 +126,8 @@ func drain(t testing.TB, pool *pgxpool.Pool, n int, tables []task.Table) Worked 
 //
 // The clocks do not move, and with them neither the leases of workers that live,
 // nor now() in SQL of the application's and the times that it has stored itself,
-// nor the days by which Pawl removes old rows.
+// nor the days by which a worker removes old jobs. [Drain] and [WorkOne] remove
+// nothing.
 //
 // The test fails where db is a transaction, since workers could not see it, or
 // where d is not positive.
