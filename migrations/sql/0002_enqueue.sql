@@ -5,7 +5,7 @@
 -- its first due time waits for another attempt. Its row may have been moved to
 -- a later day; that is a look-up a day, where a range of days would read all
 -- the jobs of each.
-CREATE FUNCTION {schema}.job_state(p_day integer, p_id uuid) RETURNS text
+CREATE FUNCTION {schema}.state_of(p_day integer, p_id uuid) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -41,6 +41,22 @@ BEGIN
 	IF EXISTS (SELECT FROM leases l WHERE p_id = ANY (l.job_ids) AND get_bit(l.open, array_position(l.job_ids, p_id) - 1) = 1) THEN
 		RETURN 'leased';
 	END IF;
+	RETURN v_state;
+END $$;
+
+-- state_of, in a caller's transaction that may stay open for long. It would keep
+-- every day locked that was looked at, so that none of them could be emptied;
+-- the locks of a part of a transaction that is rolled back are given up at once.
+CREATE FUNCTION {schema}.job_state(p_day integer, p_id uuid) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = {schema}, pg_temp
+AS $$
+DECLARE
+	v_state text;
+BEGIN
+	v_state := state_of(p_day, p_id);
+	RAISE EXCEPTION 'v_state outlives this' USING ERRCODE = 'PW020';
+EXCEPTION WHEN SQLSTATE 'PW020' THEN
 	RETURN v_state;
 END $$;
 

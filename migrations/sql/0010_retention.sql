@@ -291,7 +291,7 @@ BEGIN
 	-- Without any lock, since whoever enqueues with such a key would wait for it.
 	SELECT array_agg(k.ctid), array_agg(k.job_id) INTO v_at, v_ids FROM idempotency_keys k
 	WHERE k.ctid >= format('(%s,0)', p_block)::tid AND k.ctid < format('(%s,0)', p_block + p_blocks)::tid
-		AND k.expires_at < clock_timestamp() AND job_state(k.job_day, k.job_id) IN ('completed', 'dead', 'cancelled', 'gone');
+		AND k.expires_at < clock_timestamp() AND state_of(k.job_day, k.job_id) IN ('completed', 'dead', 'cancelled', 'gone');
 	IF v_at IS NULL THEN
 		RETURN;
 	END IF;
