@@ -166,7 +166,7 @@ var chaosChecks = []struct{ what, sql string }{
 	{"payloads are read as what they were written as", `SELECT * FROM ledger WHERE event = 'misread'`},
 	{"failures end as their class says", `
 		SELECT b.id, b.mode, o.outcome, d.code FROM new_jobs b JOIN pawl.outcomes o ON o.job_id = b.id LEFT JOIN pawl.dead_letters d ON d.job_id = b.id
-		WHERE (o.outcome = 1 AND b.mode IN ('unknown', 'permanent', 'revoked', 'panic', 'goexit', 'hang'))
+		WHERE (o.outcome = 1 AND b.mode IN ('unknown', 'permanent', 'revoked', 'panic', 'goexit'))
 			OR (o.outcome = 3 AND d.code NOT IN ('lease_lost', 'attempts_exhausted', 'transient', 'timeout')
 				AND d.code <> CASE b.mode WHEN 'limited' THEN 'rate_limited' ELSE b.mode END)`},
 

@@ -18,7 +18,7 @@ import (
 )
 
 // producer enqueues in every way there is, and cancels, in transactions some of
-// which it rolls back. What commits is in the books.
+// which it rolls back, or commits late. What commits is in the books.
 type producer struct {
 	name  string
 	r     *rand.Rand
@@ -72,7 +72,7 @@ func (p *producer) transaction(ctx context.Context) error {
 	if p.r.IntN(3) == 0 {
 		level = levels[1+p.r.IntN(2)]
 	}
-	steps, rollback, cancel := 1+p.r.IntN(3), p.r.IntN(8) == 0, p.r.IntN(10) == 0
+	steps, rollback, cancel, late := 1+p.r.IntN(3), p.r.IntN(8) == 0, p.r.IntN(10) == 0, p.r.IntN(30) == 0
 	tx, err := p.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
 	if err != nil {
 		return err
@@ -88,6 +88,12 @@ func (p *producer) transaction(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	if late {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(p.r.IntN(1500)) * time.Millisecond):
 		}
 	}
 	if rollback {
@@ -132,13 +138,18 @@ func (p *producer) cancel(ctx context.Context, tx pgx.Tx) (uuid.UUID, error) {
 // burden makes the payload of a job that behaves in any way.
 func (p *producer) burden() burden {
 	b := burden{N: p.r.IntN(1000), Org: []string{"", "a", "b", "c"}[p.r.IntN(4)], Mode: modeFine, Micros: 1 + p.r.IntN(30_000)}
-	switch x := p.r.IntN(100); {
-	case x < 40:
-	case x < 46:
+	if p.r.IntN(4) == 0 {
+		b.Micros = 50_000 + p.r.IntN(350_000)
+	}
+	switch x := p.r.IntN(200); {
+	case x < 80:
+	case x < 91:
 		b.Mode, b.Micros = modeDeaf, 200_000+p.r.IntN(1_000_000)
-	case x < 47:
+	case x < 92:
+		b.Mode, b.Micros = modeDeaf, 2_300_000 // longer than anybody waits for it
+	case x < 94:
 		b.Mode = modeHang
-	case x < 48:
+	case x < 96:
 		b.Mode = modeExit
 	default:
 		modes := []string{modeTransient, modeLimited, modeUnknown, modePermanent, modeRevoked, modePanic, modeGoexit, modeSnooze, modeFollow, modeFollow}
@@ -183,7 +194,7 @@ func (p *producer) enqueue(ctx context.Context, tx pgx.Tx, level pgx.TxIsoLevel)
 		p.n++
 		return entry{producer: p.name, n: p.n, isolation: string(level), attempts: attempts}
 	}
-	switch p.r.IntN(14) {
+	switch p.r.IntN(16) {
 	case 0, 1:
 		return chaosEnqueue(ctx, tx, p.kinds.work, next(), b, opts...)
 	case 2:

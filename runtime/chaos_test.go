@@ -24,8 +24,7 @@ const chaosSeedEnv = "PAWL_CHAOS_SEED"
 
 const (
 	chaosLease     = time.Second
-	chaosDuration  = 4 * time.Second
-	chaosProducers = 3
+	chaosProducers = 4
 	chaosSlots     = 3
 	// chaosDrain bounds what it takes to work everything off when all is calm.
 	chaosDrain = time.Minute
@@ -36,20 +35,22 @@ const (
 // books are exact.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	chaosSeeds(t, 1, 2)
+	chaosSeeds(t, 1, 2, 3500*time.Millisecond)
 }
 
-func chaosSeeds(t *testing.T, first, last uint64) {
+// chaosSeeds makes a run for each seed, with that much time for things to happen.
+func chaosSeeds(t *testing.T, first, last uint64, d time.Duration) {
 	if text := os.Getenv(chaosSeedEnv); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err, chaosSeedEnv)
 		first, last = seed, seed
 	}
+	name := t.Name()
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			t.Logf("to have it again: %s=%d go test -run '^TestChaos$' ./runtime", chaosSeedEnv, seed)
-			newStorm(t, seed).run(t)
+			t.Logf("to have it again: %s=%d go test -run '^%s$' ./runtime", chaosSeedEnv, seed, name)
+			newStorm(t, seed).run(t, d)
 		})
 	}
 }
@@ -100,7 +101,7 @@ func (s *storm) connect(t *testing.T, name string) *pgxpool.Pool {
 	return pool
 }
 
-func (s *storm) run(t *testing.T) {
+func (s *storm) run(t *testing.T, d time.Duration) {
 	for i := range chaosSlots {
 		s.slots = append(s.slots, &slot{})
 		s.spawn(t, s.slots[i], 1+i%2)
@@ -115,7 +116,7 @@ func (s *storm) run(t *testing.T) {
 		producers[i] = p
 		producing.Go(func() { failures[i] = p.run(ctx) })
 	}
-	s.blow(t, chaosDuration)
+	s.blow(t, d)
 	stop()
 	producing.Wait()
 	for i, p := range producers {

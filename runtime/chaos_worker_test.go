@@ -51,8 +51,8 @@ func upgradeBurden(old burdenV1) (burden, error) {
 // The modes of a burden: what its handler does.
 const (
 	modeFine      = "fine"
-	modeDeaf      = "deaf"      // takes its time, whatever becomes of its context
-	modeHang      = "hang"      // until its context ends, and then fails with that
+	modeDeaf      = "deaf"      // takes its time, whatever becomes of its context, once
+	modeHang      = "hang"      // until its context ends, and then fails with that, twice
 	modeTransient = "transient" // once
 	modeLimited   = "limited"   // once
 	modeUnknown   = "unknown"   // always
@@ -217,16 +217,18 @@ func (h *chaosHandler) note(ctx context.Context, job *task.Job[burden], event st
 // act does what the mode of the job says. Begin begins the transaction, or
 // savepoint, that follow-ups are enqueued in.
 func (h *chaosHandler) act(ctx context.Context, job *task.Job[burden], begin func(context.Context) (pgx.Tx, error)) error {
-	wait := ctx.Done()
-	switch job.Args.Mode {
-	case modeDeaf:
+	wait, takes := ctx.Done(), time.Duration(job.Args.Micros)*time.Microsecond
+	switch {
+	case job.Args.Mode == modeDeaf && job.Attempt == 1:
 		wait = nil
-	case modeHang:
+	case job.Args.Mode == modeDeaf:
+		takes = 0
+	case job.Args.Mode == modeHang && job.Attempt <= 2:
 		<-wait
 		return ctx.Err()
 	}
 	select {
-	case <-time.After(time.Duration(job.Args.Micros) * time.Microsecond):
+	case <-time.After(takes):
 	case <-wait:
 		return ctx.Err()
 	}
