@@ -1,0 +1,4 @@
+package cron
+
+// Zones are known in a container image without them.
+import _ "time/tzdata"
