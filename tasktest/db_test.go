@@ -102,11 +102,12 @@ type broken struct{}
 
 func (broken) Open(string) (fs.File, error) { return nil, errors.New("broken") }
 
-// The bound is generous: it takes some tens of milliseconds on an idle machine.
+// It takes some tens of milliseconds on an idle machine, and a bound has to hold on
+// any other.
 func TestADatabaseIsCheap(t *testing.T) {
 	tasktest.DB(t) // the server, and the template
 	fastest := time.Hour
-	for range 10 {
+	for range 5 {
 		began := time.Now()
 		t.Run("", func(t *testing.T) {
 			var one int
@@ -115,5 +116,5 @@ func TestADatabaseIsCheap(t *testing.T) {
 		fastest = min(fastest, time.Since(began))
 	}
 	t.Logf("%v for a database, from its creation to its end", fastest)
-	require.Less(t, fastest, 500*time.Millisecond)
+	require.Less(t, fastest, 5*time.Second)
 }
