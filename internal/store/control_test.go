@@ -57,11 +57,17 @@ func cancelling(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, id uuid.
 		})
 		answers <- a
 	}()
+	waitsForALock(t, pool)
+	return answers
+}
+
+// waitsForALock waits until a cancel does.
+func waitsForALock(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
 	testdb.Eventually(t, 10*time.Second, "the cancel to wait", func() bool {
 		return query[bool](t, pool, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%cancel(%')`)
 	})
-	return answers
 }
 
 // Wherever a job stands, one answer says what became of it, a second one agrees,
@@ -256,6 +262,38 @@ func TestCancelDuringAClaim(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A transaction whose cancel has met a claim stays open: the end of the job does
+// not wait for it.
+func TestOpenCancelDuringAClaim(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	ids := enqueue(t, pool, 2, ordered("a"))
+	claiming, caller := begin(t, pool, pgx.ReadCommitted), begin(t, pool, pgx.ReadCommitted)
+	token := uuid.New()
+	_, err := claiming.Exec(t.Context(), `SELECT FROM pawl.claim($1, $2, NULL, 'q', 10, '{7}', array_fill('-infinity'::timestamptz, '{4}'), true)`, owner, token)
+	require.NoError(t, err)
+	answers := make(chan cancelResult, 1)
+	ctx := context.WithoutCancel(t.Context())
+	go func() {
+		var a cancelResult
+		a.state, a.err = store.Cancel(ctx, caller, store.DefaultSchema, ids[0])
+		answers <- a
+	}()
+	waitsForALock(t, pool)
+	commit(t, claiming)
+	require.Equal(t, cancelResult{state: "leased"}, <-answers)
+	begun := time.Now()
+	recorded, err := s.Settle(t.Context(), owner, []store.Settlement{{Token: token, Position: 1, ID: ids[0], Ordered: true, Outcome: store.Completed}})
+	require.NoError(t, err)
+	require.Equal(t, []store.Outcome{store.Completed}, recorded)
+	require.Less(t, time.Since(begun), 4*time.Second)
+	commit(t, caller)
+	require.Equal(t, ids[1:], run(t, s, owner))
+	cancellations(t, s, owner)
+	require.Zero(t, requests(t, pool))
 }
 
 // Two transactions cancel one job: the second one waits, and both are told the

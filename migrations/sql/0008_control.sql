@@ -43,9 +43,18 @@ BEGIN
 			v_found := FOUND;
 		END IF;
 		IF NOT v_found AND v_job.order_key IS NOT NULL THEN
-			PERFORM FROM ordered o WHERE o.job_id = p_id AND NOT o.head FOR UPDATE;
-			v_found := FOUND;
-			v_attempts := 0;
+			-- Where its turn comes just now, the wait ends with a lock on the head,
+			-- which its end must not wait for: the savepoint takes that back.
+			BEGIN
+				PERFORM FROM ordered o WHERE o.job_id = p_id AND NOT o.head FOR UPDATE;
+				v_found := FOUND;
+				v_attempts := 0;
+				IF NOT v_found THEN
+					RAISE EXCEPTION USING ERRCODE = 'PW098';
+				END IF;
+			EXCEPTION WHEN SQLSTATE 'PW098' THEN
+				NULL;
+			END;
 		END IF;
 		IF NOT v_found THEN
 			SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO v_state
@@ -106,38 +115,51 @@ BEGIN
 	IF COALESCE(p_organization, '') = '' THEN
 		RAISE EXCEPTION 'no organization is named' USING ERRCODE = 'PW013', HINT = 'Jobs without an organization are cancelled one by one.';
 	END IF;
+	-- One at a time, since two would wait for each other's locks.
+	PERFORM pg_advisory_xact_lock(hashtextextended('cancel ' || p_organization, {lock_day}));
 	-- One snapshot sees each job in its one place. What has moved on when its
-	-- place is locked is asked for like what a worker has. The locks are taken in
-	-- one order, so that no call waits for another that waits for it.
-	WITH waiting AS MATERIALIZED (
-		SELECT r.ctid AS at, r.id FROM ready r JOIN jobs j ON j.day = r.day AND j.id = r.id
-		WHERE j.organization_id = p_organization
-	), blocked AS MATERIALIZED (
-		SELECT o.ctid AS at, o.job_id AS id FROM ordered o JOIN jobs j ON j.day = o.day AND j.id = o.job_id
-		WHERE NOT o.head AND j.organization_id = p_organization
-	), leased AS MATERIALIZED (
-		SELECT u.id FROM leases l CROSS JOIN LATERAL unnest(l.job_ids, l.days) WITH ORDINALITY u(id, day, pos)
-		JOIN jobs j ON j.day = u.day AND j.id = u.id
-		WHERE get_bit(l.open, u.pos::integer - 1) = 1 AND j.organization_id = p_organization
-	), locked AS MATERIALIZED (
-		SELECT r.ctid AS at FROM waiting w JOIN ready r ON r.ctid = w.at ORDER BY r.id FOR UPDATE OF r
-	), taken AS (
-		DELETE FROM ready r USING locked l WHERE r.ctid = l.at RETURNING r.id, r.day, r.attempts::integer, r.queue
-	), held AS MATERIALIZED (
-		SELECT o.job_id AS id, o.day, 0 AS attempts, o.queue FROM blocked b JOIN ordered o ON o.ctid = b.at
-		WHERE NOT o.head ORDER BY o.job_id FOR UPDATE OF o
-	), ended AS MATERIALIZED (
-		SELECT * FROM taken UNION ALL SELECT * FROM held
-	), running AS MATERIALIZED (
-		SELECT w.id FROM waiting w UNION SELECT b.id FROM blocked b UNION SELECT l.id FROM leased l
-		EXCEPT SELECT e.id FROM ended e
-	), asked AS (
-		INSERT INTO cancel_requests (job_id, requested_at)
-		SELECT r.id, clock_timestamp() FROM running r ORDER BY r.id ON CONFLICT DO NOTHING
-	)
-	SELECT array_agg(e.id) AS ids, array_agg(e.day) AS days, array_agg(e.attempts) AS attempts, array_agg(e.queue) AS queues,
-		(SELECT count(*) FROM running) AS running
-	INTO v_jobs FROM ended e;
+	-- place is locked is asked for like what a worker has. Where the turn of some
+	-- has come just now, their heads got locked, which their ends must not wait
+	-- for: the savepoint takes that back.
+	FOR n IN 1 .. 5 LOOP
+		BEGIN
+			WITH waiting AS MATERIALIZED (
+				SELECT r.ctid AS at, r.id FROM ready r JOIN jobs j ON j.day = r.day AND j.id = r.id
+				WHERE j.organization_id = p_organization
+			), blocked AS MATERIALIZED (
+				SELECT o.ctid AS at, o.job_id AS id FROM ordered o JOIN jobs j ON j.day = o.day AND j.id = o.job_id
+				WHERE NOT o.head AND j.organization_id = p_organization
+			), leased AS MATERIALIZED (
+				SELECT u.id FROM leases l CROSS JOIN LATERAL unnest(l.job_ids, l.days) WITH ORDINALITY u(id, day, pos)
+				JOIN jobs j ON j.day = u.day AND j.id = u.id
+				WHERE get_bit(l.open, u.pos::integer - 1) = 1 AND j.organization_id = p_organization
+			), locked AS MATERIALIZED (
+				SELECT r.ctid AS at FROM waiting w JOIN ready r ON r.ctid = w.at ORDER BY r.id FOR UPDATE OF r
+			), taken AS (
+				DELETE FROM ready r USING locked l WHERE r.ctid = l.at RETURNING r.id, r.day, r.attempts::integer, r.queue
+			), held AS MATERIALIZED (
+				SELECT o.job_id AS id, o.day, 0 AS attempts, o.queue FROM blocked b JOIN ordered o ON o.ctid = b.at
+				WHERE NOT o.head ORDER BY o.job_id FOR UPDATE OF o
+			), ended AS MATERIALIZED (
+				SELECT * FROM taken UNION ALL SELECT * FROM held
+			), running AS MATERIALIZED (
+				SELECT w.id FROM waiting w UNION SELECT b.id FROM blocked b UNION SELECT l.id FROM leased l
+				EXCEPT SELECT e.id FROM ended e
+			), asked AS (
+				INSERT INTO cancel_requests (job_id, requested_at)
+				SELECT r.id, clock_timestamp() FROM running r ORDER BY r.id ON CONFLICT DO NOTHING
+			)
+			SELECT array_agg(e.id) AS ids, array_agg(e.day) AS days, array_agg(e.attempts) AS attempts, array_agg(e.queue) AS queues,
+				(SELECT count(*) FROM running) AS running, (SELECT count(*) FROM blocked) - (SELECT count(*) FROM held) AS moved
+			INTO v_jobs FROM ended e;
+			IF v_jobs.moved > 0 AND n < 5 THEN
+				RAISE EXCEPTION USING ERRCODE = 'PW098';
+			END IF;
+			EXIT;
+		EXCEPTION WHEN SQLSTATE 'PW098' THEN
+			NULL;
+		END;
+	END LOOP;
 	cancelled := COALESCE(cardinality(v_jobs.ids), 0);
 	requested := v_jobs.running;
 	IF cancelled > 0 THEN
@@ -153,18 +175,19 @@ END $$;
 -- after they were asked for are ended here, requests that have been met are
 -- removed, and the answer is those jobs that the process itself is running.
 --
--- It gives up on a lock soon: somebody's transaction may cancel the same job
--- and stay open, and others must not wait for it.
+-- It waits for nobody, since it holds locks that a caller may wait for who holds
+-- others: what is locked is met again by the next look.
 CREATE FUNCTION {schema}.cancellations(p_process uuid) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
-SET lock_timeout = '100ms'
+SET lock_timeout = '1ms'
 AS $$
 DECLARE
 	v_id     uuid;
 	v_leased uuid[];
 	v_mine   uuid[];
+	v_locked integer := 0;
 BEGIN
 	IF NOT EXISTS (SELECT FROM cancel_requests) THEN
 		RETURN;
@@ -176,14 +199,15 @@ BEGIN
 	RETURN QUERY SELECT unnest(v_mine);
 	FOR v_id IN
 		SELECT c.job_id FROM cancel_requests c WHERE v_leased IS NULL OR c.job_id <> ALL (v_leased)
-		ORDER BY c.job_id LIMIT 1000 FOR UPDATE SKIP LOCKED
+		ORDER BY random() LIMIT 200 FOR UPDATE SKIP LOCKED
 	LOOP
 		BEGIN
 			IF cancel(v_id) IS DISTINCT FROM 'leased' THEN
 				DELETE FROM cancel_requests c WHERE c.job_id = v_id;
 			END IF;
 		EXCEPTION WHEN lock_not_available THEN
-			NULL; -- the next look meets it again
+			v_locked := v_locked + 1;
+			EXIT WHEN v_locked = 20;
 		END;
 	END LOOP;
 END $$;
