@@ -88,6 +88,25 @@ func TestDates(t *testing.T) {
 	require.Zero(t, cron.Schedule{}.Next(at("2025-01-01T00:00:00Z"), time.UTC))
 }
 
+// Beyond the table of a zone there is its rule, leap years or not.
+func TestFarFuture(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Cairo"} {
+		zone, err := cron.Zone(name)
+		require.NoError(t, err)
+		s := parse(t, "30 2 * * *")
+		at := time.Date(2036, 1, 1, 0, 0, 0, 0, zone)
+		for day := at; day.Year() < 2105; day = day.AddDate(0, 0, 1) {
+			at = s.Next(at, zone)
+			require.Equal(t, day.Format(time.DateOnly), at.Format(time.DateOnly), name)
+		}
+		began := time.Now()
+		leap := parse(t, "0 0 29 2 *").Next(time.Date(2096, 3, 1, 0, 0, 0, 0, zone), zone)
+		require.Equal(t, time.Date(2104, 2, 29, 0, 0, 0, 0, zone), leap)
+		require.Less(t, time.Since(began), time.Second)
+	}
+}
+
 func TestEvery(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Kathmandu"} {

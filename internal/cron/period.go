@@ -28,9 +28,11 @@ const (
 func periodAt(t time.Time, zone *time.Location) period {
 	p := bare(t, zone)
 	p.shown = never
-	for before := p; before.start > p.start-memory && before.start != never; {
-		before = bare(time.Unix(before.start-1, 0), zone)
+	for start := p.start; start > p.start-memory && start != never; {
+		before := bare(time.Unix(start-1, 0), zone)
+		before.end = start
 		p.shown = max(p.shown, before.localEnd())
+		start = before.start
 	}
 	return p
 }
@@ -41,18 +43,27 @@ func bare(t time.Time, zone *time.Location) period {
 	_, offset := local.Zone()
 	p := period{start: never, end: forever, offset: int64(offset)}
 	start, end := local.ZoneBounds()
+	now := t.Unix()
 	if !start.IsZero() {
-		p.start = start.Unix()
+		p.start = min(start.Unix(), now)
 	}
 	if !end.IsZero() {
 		p.end = end.Unix()
+	}
+	if p.end <= now {
+		// Beyond a zone's table ZoneBounds has years of 365 days: on the last day
+		// of a leap year the end that it tells has passed. That day has no
+		// transition; a period that is cut in two is as good as one.
+		p.end = (floorDiv(now, day) + 1) * day
 	}
 	return p
 }
 
 // next is the period that follows, which there has to be.
 func (p period) next(zone *time.Location) period {
-	return periodAt(time.Unix(p.end, 0), zone)
+	next := bare(time.Unix(p.end, 0), zone)
+	next.start, next.shown = p.end, max(p.shown, p.localEnd())
+	return next
 }
 
 // localEnd is how far the local clock gets.
