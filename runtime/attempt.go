@@ -80,12 +80,18 @@ func (a *attempt) run(ctx context.Context) {
 	}
 }
 
-// call runs the handler and turns every way in which it can end into an error.
-func (a *attempt) call(ctx context.Context, c *commit) (err error) {
+// call runs the handler.
+func (a *attempt) call(ctx context.Context, c *commit) error {
+	return apart(func() error { return a.handle(ctx, c) })
+}
+
+// apart runs the application's code and turns every way in which it can end into
+// an error.
+func apart(f func() error) (err error) {
 	returned := false
 	done := make(chan struct{})
-	// Goexit ends a goroutine, and nothing can bring it back. Were it this one,
-	// the attempt would have no end; so the handler gets one of its own.
+	// Goexit ends a goroutine, and nothing can bring it back. Were it the
+	// caller's, the attempt would have no end; so the handler gets one of its own.
 	go func() {
 		defer close(done)
 		defer func() {
@@ -98,7 +104,7 @@ func (a *attempt) call(ctx context.Context, c *commit) (err error) {
 				err = errGoexit
 			}
 		}()
-		err = a.handle(ctx, c)
+		err = f()
 		returned = true
 	}()
 	<-done
@@ -146,18 +152,22 @@ func (a *attempt) judge(err error) verdict {
 	return v
 }
 
-// decide is [decide] in a goroutine of its own, which an error whose methods
-// end it, or never return, cannot take from the attempt.
 func (a *attempt) decide(err, cause error) verdict {
+	return decideApart(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, err, cause)
+}
+
+// decideApart is [decide] in a goroutine of its own, which an error whose methods
+// end it cannot take from the caller.
+func decideApart(p dispatch.Policy, attempt, maxAttempts int, err, cause error) verdict {
 	if err == nil {
 		return verdict{outcome: store.Completed}
 	}
 	random := rand.Float64()
-	v := decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, errGoexit, cause, random)
+	v := decide(p, attempt, maxAttempts, errGoexit, cause, random)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		v = decide(a.row.Policy, a.job.Attempt, a.job.MaxAttempts, err, cause, random)
+		v = decide(p, attempt, maxAttempts, err, cause, random)
 	}()
 	<-done
 	return v

@@ -32,15 +32,20 @@ const (
 // ErrConfig is in the chain of every error of [New].
 var ErrConfig = errors.New("the worker's configuration is wrong")
 
-// Config says what a worker runs and how. Only Tables is required.
+// Config says what a worker runs and how. Only Tables or Events is required.
 type Config struct {
 	// Tables are the handlers, from generated code. A worker serves the queues
 	// that its tables name and no others, so a role-specific worker is one with
 	// fewer tables. A kind may stand in one table only.
 	Tables []task.Table
+	// Events are the projections, from generated code. An event may stand in one
+	// table only. Those that no table of this worker has wait for another worker.
+	Events []task.EventTable
 	// Queues sets the queues that differ from the default. Naming one that no
 	// table serves is an error.
 	Queues map[string]Queue
+	// Relay is how events are projected.
+	Relay Relay
 	// Schema is where Pawl's tables are; "pawl" where empty.
 	Schema string
 	// Name tells the process apart from others in tools and logs; host and
@@ -131,6 +136,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, wrong("HardLimit %v is before SoftLimit %v", c.HardLimit, c.SoftLimit)
 	}
 	var err error
+	if c.Relay, err = c.Relay.withDefaults(); err != nil {
+		return c, err
+	}
 	c.Retention, err = c.Retention.withDefaults()
 	return c, err
 }
@@ -178,8 +186,8 @@ func (c Config) queues() ([]served, error) {
 			q.rows[row.Kind] = row
 		}
 	}
-	if len(byName) == 0 {
-		return nil, wrong("no table has a handler: pass what the generated Tables function returns")
+	if events, err := c.events(); err == nil && len(byName)+len(events) == 0 {
+		return nil, wrong("no table has a handler: pass what the generated functions Tables and Events return")
 	}
 	for name, config := range c.Queues {
 		q, ok := byName[name]

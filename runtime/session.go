@@ -71,7 +71,10 @@ func (k *keeper) register(ctx context.Context) (uuid.UUID, error) {
 		return uuid.Nil, fmt.Errorf("make a process id: %w", err)
 	}
 	w := k.w
-	p := &store.Process{ID: id, Name: w.config.Name, Lease: w.config.Lease}
+	p := &store.Process{ID: id, Name: w.config.Name, Lease: w.config.Lease, Queues: []string{}, Capabilities: []int64{}}
+	if w.relay != nil {
+		p.Capabilities = append(p.Capabilities, w.relay.capabilities...)
+	}
 	for _, q := range w.queues {
 		p.Queues = append(p.Queues, q.name)
 		p.Capabilities = append(p.Capabilities, q.capabilities...)

@@ -39,6 +39,7 @@ type Stats struct {
 	Running int64 // handlers, now
 	Stuck   int64 // handlers that ignore the end of their context, now
 
+	Events    EventStats
 	Retention RetentionStats
 
 	Queues map[string]QueueStats
@@ -62,6 +63,7 @@ type counters struct {
 	listening                                                            atomic.Bool
 	logPanics, running, stuck                                            atomic.Int64
 
+	events    eventCounters
 	retention struct {
 		passes, moved, archived, deadLetters, keys, emptied, dropped, putOff, errors atomic.Int64
 	}
@@ -82,6 +84,7 @@ func (w *Worker) Stats() Stats {
 		Wakeups:      c.wakeups.Load(), Reconnects: c.reconnects.Load(), Listening: c.listening.Load(),
 		LogPanics: c.logPanics.Load(),
 		Running:   c.running.Load(), Stuck: c.stuck.Load(),
+		Events: c.events.snapshot(),
 		Retention: RetentionStats{
 			Passes: c.retention.passes.Load(), Moved: c.retention.moved.Load(), Archived: c.retention.archived.Load(),
 			DeadLetters: c.retention.deadLetters.Load(), Keys: c.retention.keys.Load(), Emptied: c.retention.emptied.Load(),

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/pawlgo/pawl/internal/store"
 )
 
 const (
@@ -98,6 +100,10 @@ func (w *Worker) control(name string) {
 	switch name {
 	case "cancel":
 		signal(w.cancels)
+	case strings.TrimPrefix(store.OutboxQueue, "!"):
+		if w.relay != nil {
+			w.relay.wake()
+		}
 	default:
 		w.wakeAll()
 	}

@@ -26,6 +26,7 @@ type Worker struct {
 	schema string
 	log    logger
 	queues []*queue
+	relay  *relay // nil without events
 	ran    atomic.Bool
 
 	// These exist while it runs.
@@ -63,12 +64,19 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	events, err := config.events()
+	if err != nil {
+		return nil, err
+	}
 	w := &Worker{config: config, user: pool, schema: cmp.Or(config.Schema, store.DefaultSchema), cancels: make(chan struct{}, 1), suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
 	w.log = guard(config.Logger, &w.counters.logPanics)
 	w.health.init(&config)
 	w.suspect <- struct{}{}
 	for _, s := range served {
 		w.queues = append(w.queues, newQueue(w, s))
+	}
+	if len(events) > 0 {
+		w.relay = newRelay(w, events)
 	}
 	return w, nil
 }
@@ -95,7 +103,8 @@ type StillRunning struct {
 	Jobs []RunningJob
 }
 
-// RunningJob names a job whose handler was running as the worker stopped.
+// RunningJob names a job whose handler was running as the worker stopped, or an
+// event whose projection was: then Kind is its type, and Queue is empty.
 type RunningJob struct {
 	ID      uuid.UUID
 	Kind    string
@@ -130,6 +139,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			loops.Go(func() { q.run(ctx) })
 		}
 		loops.Wait()
+		<-ctx.Done() // without any queue
 	})
 }
 
@@ -147,9 +157,9 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
 	// At most one statement at a time for each queue, the keeper, the settler,
-	// the sweeper, retention, the watch of cancels and the listener, so none of
-	// them ever waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+6))
+	// the sweeper, retention, the watch of cancels, the relay with its watch, and
+	// the listener, so none of them ever waits for a connection.
+	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+8))
 	if err != nil {
 		return err
 	}
@@ -185,6 +195,10 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 			helpers.Go(func() { w.listen(services) })
 		}
 	}
+	if w.relay != nil {
+		w.relay.handlers = handlers
+		helpers.Go(func() { w.relay.watch(services) })
+	}
 	drained := make(chan struct{})
 	settling.Go(func() { w.settler.run(services, drained) })
 	worked := make(chan struct{})
@@ -192,6 +206,7 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 		defer close(worked)
 		work(ctx)
 	}()
+	relayed := w.relaying(ctx, observe == nil)
 	w.log.Info("worker started", "name", w.config.Name, "queues", len(w.queues))
 
 	select {
@@ -202,7 +217,7 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	w.health.phase.Store(phaseStopping)
 	w.log.Info("worker shutting down", "running", w.counters.running.Load())
 	<-worked
-	left := w.drain(began, endHandlers)
+	left := w.drain(began, relayed, endHandlers)
 
 	// Save what has ended. The hard limit bounds that too.
 	close(drained)
@@ -229,23 +244,44 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	return err
 }
 
-// drain waits for the attempts to end and returns those that did not.
-func (w *Worker) drain(began time.Time, endHandlers context.CancelCauseFunc) []RunningJob {
+// relaying starts the relay's loop, where there is one to start, and returns
+// what is closed when it has ended.
+func (w *Worker) relaying(ctx context.Context, loop bool) <-chan struct{} {
+	if w.relay == nil || !loop {
+		ended := make(chan struct{})
+		close(ended)
+		return ended
+	}
+	go w.relay.run(ctx)
+	return w.relay.finished
+}
+
+// drain waits for the attempts and projections to end and returns those that did
+// not.
+func (w *Worker) drain(began time.Time, relayed <-chan struct{}, endHandlers context.CancelCauseFunc) []RunningJob {
 	soft := time.NewTimer(time.Until(began.Add(w.config.SoftLimit)))
 	defer soft.Stop()
 	hard := time.NewTimer(time.Until(began.Add(w.config.HardLimit)))
 	defer hard.Stop()
-	for {
+	attempts := w.attempts.empty()
+	for attempts != nil || relayed != nil {
 		select {
-		case <-w.attempts.empty():
-			return nil
+		case <-attempts:
+			attempts = nil
+		case <-relayed:
+			relayed = nil
 		case <-soft.C:
 			w.log.Warn("soft limit: ending the contexts of handlers", "running", w.counters.running.Load())
 			endHandlers(task.ErrShutdown)
 		case <-hard.C:
-			return w.attempts.list()
+			left := w.attempts.list()
+			if w.relay != nil {
+				left = append(left, w.relay.list()...)
+			}
+			return left
 		}
 	}
+	return nil
 }
 
 // takeSuspect takes the gate: the right to run one job whose lease was lost. If
@@ -281,6 +317,9 @@ func (w *Worker) releaseSuspect(vain *queue) {
 func (w *Worker) wakeAll() {
 	for _, q := range w.queues {
 		q.wake()
+	}
+	if w.relay != nil {
+		w.relay.wake()
 	}
 }
 

@@ -1,0 +1,387 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/task"
+)
+
+const (
+	// batchTime is after how long a transaction begins no other projection: what
+	// projections lock stays locked until it commits.
+	batchTime = 250 * time.Millisecond
+	// batchTimeout bounds what a transaction waits for apart from projections: a
+	// connection, the events, the mark of one, the commit.
+	batchTimeout = 10 * time.Second
+)
+
+// batch is one transaction of the relay.
+type batch struct {
+	r          *relay
+	ctx        context.Context // ends when no other projection is to begin
+	aggregates []uuid.UUID
+	limit      int
+
+	// What came of it; to be read when it has ended or is stuck.
+	progress bool                    // something is recorded, or is to be tried again at once
+	singly   bool                    // it could not commit, and which event is to blame is not known
+	stuck    chan struct{}           // closed when a projection ignores the end of its context
+	given    atomic.Pointer[failure] // by the watchdog: the failure of that projection
+}
+
+// projection is one run of a projection.
+type projection struct {
+	event   *store.PendingEvent
+	row     dispatch.EventRow
+	started time.Time
+	ended   atomic.Bool // its end has been decided; the first one counts
+}
+
+// failure is an attempt that did not project its event.
+type failure struct {
+	event *store.PendingEvent
+	at    time.Time // when it was taken
+	store.EventFailure
+}
+
+// project projects events of aggregates that this process has, in one
+// transaction where all goes well.
+func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) {
+	b := r.batch(ctx, aggregates, r.w.config.Relay.Batch)
+	progress := b.progress
+	if b.singly {
+		// A deferred constraint, such as a foreign key, fails the commit of all.
+		for _, a := range aggregates {
+			one := r.batch(ctx, []uuid.UUID{a}, 1)
+			progress = progress || one.progress
+		}
+	}
+	r.release(aggregates, !progress)
+}
+
+// batch makes one transaction, and returns when it has ended, or when a
+// projection in it does not end.
+func (r *relay) batch(ctx context.Context, aggregates []uuid.UUID, limit int) *batch {
+	b := &batch{r: r, ctx: ctx, aggregates: aggregates, limit: limit, stuck: make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.run()
+	}()
+	select {
+	case <-done:
+	case <-b.stuck:
+		// The connection is that projection's for as long as it runs. The server
+		// ends the transaction, and with it the locks.
+		r.charge(*b.given.Load())
+		return &batch{progress: true}
+	}
+	return b
+}
+
+// run makes the transaction.
+func (b *batch) run() {
+	r, w := b.r, b.r.w
+	ctx := context.WithoutCancel(r.handlers)
+	acquiring, cancel := context.WithTimeout(b.ctx, batchTimeout)
+	conn, err := w.user.Acquire(acquiring)
+	cancel()
+	if err != nil {
+		if b.ctx.Err() == nil {
+			w.warn("relay", "no connection for projections", err)
+		}
+		return
+	}
+	defer conn.Release() // closes one that is left inside a transaction
+	// A process that is stopped in the middle would hold its locks for as long as
+	// it stays stopped.
+	beginning, cancel := context.WithTimeout(ctx, batchTimeout)
+	p, err := w.store.BeginProjecting(beginning, conn.Conn(), b.aggregates, b.limit, r.longest+stuckGrace+w.config.Lease, w.config.Name)
+	cancel()
+	if err != nil {
+		w.warn("relay", "cannot begin to project", err)
+		return
+	}
+	committed := false
+	defer func() {
+		if committed {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, rollbackTimeout)
+		defer cancel()
+		_ = p.Tx.Rollback(ctx)
+	}()
+
+	t := &tally{}
+	broken, last := b.each(ctx, p, t)
+	if broken != nil {
+		w.counters.events.broken.Add(1)
+		b.progress = true
+		closing, cancel := context.WithTimeout(ctx, rollbackTimeout)
+		defer cancel()
+		_ = conn.Conn().Close(closing) // it may be in the middle of anything
+		if broken.Outcome != store.Completed {
+			r.charge(*broken)
+		}
+		return
+	}
+	if last == nil { // nothing was to do
+		return
+	}
+	committing, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	err = p.Commit(committing)
+	if err == nil {
+		committed, b.progress = true, true
+		t.count(w)
+		return
+	}
+	w.counters.events.broken.Add(1)
+	if _, answered := errors.AsType[*pgconn.PgError](err); !answered && !errors.Is(err, store.ErrTransactionEnded) {
+		w.warn("relay", "the answer to a commit did not come", err)
+		return
+	}
+	if t.projected != 1 {
+		w.warn("relay", "projections could not be committed together; they are tried one at a time", err)
+		b.singly = true
+		return
+	}
+	b.progress = true
+	row := r.rows[last.Type]
+	v := decideApart(row.Policy, last.Attempts+1, row.Policy.Attempts, fmt.Errorf("commit what the projection has done: %w", err), nil)
+	r.log(last).Warn("the projection could not be committed", "code", v.code, "error", v.summary)
+	r.charge(failure{last, p.At, failed(v, row)})
+}
+
+// each runs the projections. Broken is the end of the transaction before its
+// time: the event that is to blame, and Completed where none is. Last is the
+// last event of which something was done.
+func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken *failure, last *store.PendingEvent) {
+	r := b.r
+	began := time.Now()
+	var stopped uuid.UUID // the aggregate whose turn is over
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.Aggregate == stopped {
+			continue
+		}
+		if b.ctx.Err() != nil || last != nil && time.Since(began) >= batchTime {
+			break
+		}
+		known := slices.Contains(r.capabilities, e.Capability)
+		row := r.rows[e.Type]
+		var (
+			v     verdict
+			yield bool
+		)
+		switch {
+		case e.Missing:
+			v = verdict{outcome: store.Quarantine, summary: "pending, but the event has no row"}
+			r.log(e).Error("an event without a row is set aside")
+		case !known, !e.Due:
+			stopped = e.Aggregate
+			continue
+		default:
+			if row.Project == nil {
+				// Events are known by capability, so this means that two types share one.
+				row = dispatch.EventRow{Policy: dispatch.Policy{Attempts: 1, Unknown: 1, Timeout: time.Minute}, Project: r.unknown}
+			}
+			var gone bool
+			if v, yield, gone = b.one(p, e, row); gone {
+				return &failure{EventFailure: store.EventFailure{Outcome: store.Completed}}, last
+			}
+		}
+		marking, cancel := context.WithTimeout(ctx, batchTimeout)
+		var err error
+		if v.outcome == store.Completed {
+			err = p.Projected(marking, e)
+		} else {
+			err = p.Failed(marking, e, failed(v, row))
+			if v.outcome != store.Quarantine {
+				stopped = e.Aggregate
+			}
+		}
+		cancel()
+		if err == nil {
+			last = e
+			t.add(v.outcome)
+			if yield {
+				return nil, last
+			}
+			continue
+		}
+		f := &failure{e, p.At, failed(v, row)}
+		switch {
+		case errors.Is(err, store.ErrFenced):
+			f.Outcome = store.Completed // somebody else has seen to it
+		case v.outcome == store.Completed:
+			if errors.Is(err, store.ErrTransactionEnded) {
+				err = errTransactionEnded
+			}
+			w := decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, fmt.Errorf("mark the event as projected: %w", err), nil)
+			r.log(e).Warn("the projection has left its transaction unusable", "code", w.code, "error", w.summary)
+			f.EventFailure = failed(w, row)
+		}
+		return f, last
+	}
+	return nil, last
+}
+
+var errTransactionEnded = fmt.Errorf("%w: the projection ended its transaction by an SQL statement; return nil to have it committed, or an error to have it rolled back", task.ErrTxOwned)
+
+// one runs one projection and says what came of it. Yield is that others wait for
+// what the transaction has locked, gone that the watchdog has given it up.
+func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.EventRow) (v verdict, yield, gone bool) {
+	r, w := b.r, b.r.w
+	run := &projection{event: e, row: row, started: time.Now()}
+	r.mu.Lock()
+	r.running[run] = struct{}{}
+	r.mu.Unlock()
+	w.counters.events.running.Add(1)
+	end := func() {
+		r.mu.Lock()
+		delete(r.running, run)
+		r.mu.Unlock()
+		w.counters.events.running.Add(-1)
+	}
+	projecting, cancel := context.WithTimeoutCause(r.handlers, row.Policy.Timeout, task.ErrTimeout)
+	defer cancel()
+	watchdog := time.AfterFunc(row.Policy.Timeout+stuckGrace, func() {
+		stuck := fmt.Errorf("%w of %v and the projection ignores its context", task.ErrTimeout, row.Policy.Timeout)
+		v := decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, stuck, task.ErrTimeout)
+		if !run.ended.CompareAndSwap(false, true) {
+			return
+		}
+		end()
+		w.counters.timeouts.Add(1)
+		w.counters.events.stuck.Add(1)
+		w.counters.events.broken.Add(1)
+		r.log(e).Error("the projection ignores the end of its context and holds a goroutine and a connection", "timeout", row.Policy.Timeout)
+		b.given.Store(&failure{e, p.At, failed(v, row)})
+		close(b.stuck)
+	})
+	defer watchdog.Stop()
+	o := &dispatch.Occurrence{
+		ID: e.ID, Event: e.Type, AggregateType: e.AggregateType, AggregateID: e.AggregateID, OrganizationID: e.OrganizationID,
+		Sequence: e.Seq, Version: e.Version, Attempt: e.Attempts + 1, MaxAttempts: row.Policy.Attempts,
+		OccurredAt: e.OccurredAt, PublishedAt: e.PublishedAt, Payload: e.Payload,
+	}
+	err := apart(func() error { return row.Project(projecting, &lentTx{boundTx{Tx: p.Tx, schema: w.schema}}, o) })
+	if !run.ended.CompareAndSwap(false, true) {
+		w.counters.events.stuck.Add(-1)
+		r.log(e).Warn("a stuck projection has returned", "after", time.Since(run.started))
+		return v, false, true
+	}
+	end()
+	if err == nil {
+		err = p.Intact()
+		if errors.Is(err, store.ErrTransactionEnded) {
+			err = errTransactionEnded
+		}
+	}
+	cause := context.Cause(projecting)
+	v = decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, err, cause)
+	if errors.Is(cause, task.ErrTimeout) && err != nil {
+		w.counters.timeouts.Add(1)
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		yield = pgErr.Code == "40P01" || pgErr.Code == "55P03" // deadlock_detected, lock_not_available
+	}
+	r.tell(e, v, err)
+	return v, yield, false
+}
+
+// tell logs the end of an attempt.
+func (r *relay) tell(e *store.PendingEvent, v verdict, err error) {
+	if p, ok := err.(*panicError); ok {
+		r.w.counters.panics.Add(1)
+		r.log(e).Error("the projection panicked", "panic", summarize(p), "stack", string(p.stack))
+	}
+	switch v.outcome {
+	case store.Dead:
+		r.log(e).Error("dead event", "code", v.code, "error", v.summary)
+	case store.Retry:
+		r.log(e).Warn("the projection failed and will be tried again", "code", v.code, "error", v.summary, "delay", v.delay)
+	case store.Cancelled:
+		r.log(e).Info("the event is discarded", "code", v.code, "error", v.summary)
+	}
+}
+
+// charge records an attempt whose transaction came to nothing.
+func (r *relay) charge(f failure) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.handlers), batchTimeout)
+	defer cancel()
+	recorded, err := r.w.store.EventFailed(ctx, f.event, f.EventFailure, f.at, r.w.config.Name)
+	if err != nil {
+		r.w.warn("relay", "cannot record that a projection failed; it is tried again without that", err)
+		return
+	}
+	if recorded {
+		t := &tally{}
+		t.add(f.Outcome)
+		t.record(r.w)
+	}
+}
+
+func (r *relay) log(e *store.PendingEvent) logger {
+	return r.w.log.With("event", e.ID, "type", e.Type, "aggregate", e.AggregateType+" "+e.AggregateID, "attempt", e.Attempts+1)
+}
+
+// failed is what is recorded of a verdict.
+func failed(v verdict, row dispatch.EventRow) store.EventFailure {
+	return store.EventFailure{Outcome: v.outcome, Delay: v.delay, Code: v.code, Summary: v.summary, Block: !row.Skip}
+}
+
+// unknown stands for the projection of a type that this process does not have,
+// although it knows its capability.
+func (r *relay) unknown(_ context.Context, _ pgx.Tx, o *dispatch.Occurrence) error {
+	return &dispatch.DecodeError{Kind: o.Event, Version: o.Version, Err: errors.New("this binary has no projection of that type, although it knows its capability")}
+}
+
+// tally counts what a transaction has recorded, until it commits.
+type tally struct {
+	projected, retried, dead, discarded, givenBack, quarantined int64
+}
+
+func (t *tally) add(outcome store.Outcome) {
+	switch outcome {
+	case store.Completed:
+		t.projected++
+	case store.Retry:
+		t.retried++
+	case store.Dead:
+		t.dead++
+	case store.Cancelled:
+		t.discarded++
+	case store.GiveBack:
+		t.givenBack++
+	case store.Quarantine:
+		t.quarantined++
+	}
+}
+
+// count adds what a transaction has recorded that committed.
+func (t *tally) count(w *Worker) {
+	w.counters.events.batches.Add(1)
+	t.record(w)
+}
+
+func (t *tally) record(w *Worker) {
+	c := &w.counters.events
+	c.projected.Add(t.projected)
+	c.retried.Add(t.retried)
+	c.dead.Add(t.dead)
+	c.discarded.Add(t.discarded)
+	c.givenBack.Add(t.givenBack)
+	w.counters.quarantined.Add(t.quarantined)
+}
