@@ -25,7 +25,9 @@ import (
 
 type txHandler = func(context.Context, pgx.Tx, *task.Job[args]) error
 
-func txTable(k *taskimpl.Kind[args], h txHandler) task.Table { return taskimpl.Table(taskimpl.TxRow(k, h)) }
+func txTable(k *taskimpl.Kind[args], h txHandler) task.Table {
+	return taskimpl.Table(taskimpl.TxRow(k, h))
+}
 
 func isolated(level pgx.TxIsoLevel) func(*taskimpl.Kind[args]) {
 	return func(k *taskimpl.Kind[args]) { k.Isolation = level }
