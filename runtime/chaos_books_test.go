@@ -111,7 +111,7 @@ var chaosChecks = []struct{ what, sql string }{
 	{"nothing is left", `
 		SELECT 'ready', id::text FROM pawl.ready UNION ALL SELECT 'lease', token::text FROM pawl.leases
 		UNION ALL SELECT 'turn', encode(order_key, 'hex') FROM pawl.order_turns UNION ALL SELECT 'ordered', job_id::text FROM pawl.ordered
-		UNION ALL SELECT 'process', name FROM pawl.processes UNION ALL SELECT 'pause', queue FROM pawl.paused_queues
+		UNION ALL SELECT 'process', name FROM pawl.processes UNION ALL SELECT 'sleeper', queue FROM pawl.sleepers UNION ALL SELECT 'pause', queue FROM pawl.paused_queues
 		UNION ALL SELECT 'cancel request', job_id::text FROM pawl.cancel_requests c
 			WHERE NOT EXISTS (SELECT FROM by_hand h WHERE h.id = c.job_id AND h.what = 'lease')`},
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
@@ -162,7 +162,8 @@ func (s *storm) write(t *testing.T) {
 	s.byHand(t, w.sql)
 }
 
-// byHand runs a statement, unless it would have to wait for long.
+// byHand runs a statement, unless it would have to wait for long, for locks or
+// for a connection.
 func (s *storm) byHand(t *testing.T, sql string, args ...any) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), s.hand, func(tx pgx.Tx) error {
@@ -172,19 +173,8 @@ func (s *storm) byHand(t *testing.T, sql string, args ...any) {
 		_, err := tx.Exec(t.Context(), sql, args...)
 		return err
 	})
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == "55P03" || pgErr.Code == "40P01") {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains([]string{"55P03", "40P01", "53300"}, pgErr.Code) {
 		return
 	}
 	require.NoError(t, err)
-}
-
-func pgxCollect[T any](rows pgx.Rows) ([]T, error) {
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
-}
-
-func parseUUID(t *testing.T, text string) uuid.UUID {
-	t.Helper()
-	id, err := uuid.Parse(text)
-	require.NoError(t, err)
-	return id
 }

@@ -59,6 +59,7 @@ func toBeExpected(err error) bool {
 	}
 	switch pgErr.Code {
 	case "57P01", // the backend was ended
+		"53300", // and where all come back at once, there is no place for a while
 		"55P03", // a lock was not to be had
 		"PW010": // no worker has registered the kind yet
 		return true

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	pawlrt "github.com/pawlgo/pawl/runtime"
@@ -141,22 +140,20 @@ type chaosWorker struct {
 	PollOnly   bool
 }
 
-// configure makes a worker of the chaos kinds of a configuration.
+// configure changes the configuration of a worker to one of the chaos kinds.
 func (c *chaosWorker) configure(pool *pgxpool.Pool, config *pawlrt.Config) {
 	k := newChaosKinds()
 	h := &chaosHandler{name: c.Name, pool: pool, kinds: k}
-	rows := []task.Table{
-		taskimpl.Table(taskimpl.Row(k.once, h.run), taskimpl.TxRow(k.txLine, h.runTx)),
-	}
+	tables := []task.Table{taskimpl.Table(taskimpl.Row(k.once, h.run), taskimpl.TxRow(k.txLine, h.runTx))}
 	for _, tx := range k.tx {
-		rows = append(rows, taskimpl.Table(taskimpl.TxRow(tx, h.runTx)))
+		tables = append(tables, taskimpl.Table(taskimpl.TxRow(tx, h.runTx)))
 	}
 	if c.Generation == 1 {
-		rows = append(rows, taskimpl.Table(taskimpl.Row(k.oldWork, h.runOld), taskimpl.Row(k.oldLine, h.runOld)))
+		tables = append(tables, taskimpl.Table(taskimpl.Row(k.oldWork, h.runOld), taskimpl.Row(k.oldLine, h.runOld)))
 	} else {
-		rows = append(rows, taskimpl.Table(taskimpl.Row(k.work, h.run), taskimpl.Row(k.line, h.run)))
+		tables = append(tables, taskimpl.Table(taskimpl.Row(k.work, h.run), taskimpl.Row(k.line, h.run)))
 	}
-	config.Name, config.Tables, config.PollOnly = c.Name, rows, config.PollOnly || c.PollOnly
+	config.Name, config.Tables, config.PollOnly = c.Name, tables, config.PollOnly || c.PollOnly
 	config.Queues = make(map[string]pawlrt.Queue)
 	for _, q := range chaosQueues {
 		config.Queues[q] = pawlrt.Queue{Concurrency: 6}
@@ -269,23 +266,15 @@ func (h *chaosHandler) follow(ctx context.Context, job *task.Job[burden], begin 
 	e := entry{producer: h.name, parent: job.ID}
 	args := burden{N: job.Args.N, Mode: modeFine, Micros: 1000}
 	if err := chaosEnqueue(ctx, tx, h.kinds.work, e, args); err != nil {
-		return transientUnlessTyped(err)
+		return task.Transient(err)
 	}
 	if err := chaosEnqueue(ctx, tx, h.kinds.line, e, args); err != nil {
-		return transientUnlessTyped(err)
+		return task.Transient(err)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return task.Transient(err)
 	}
 	return nil
-}
-
-// transientUnlessTyped marks what faults of the database do to a transaction.
-func transientUnlessTyped(err error) error {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "23505" {
-		return task.Permanent(err)
-	}
-	return task.Transient(err)
 }
 
 // entry is what the books say of an enqueue beside its receipt.

@@ -79,7 +79,7 @@ func runChild(text string) error {
 	throughPooler(config, &pooled)
 	if c.Chaos != nil {
 		config.ConnConfig.RuntimeParams["application_name"] = c.Chaos.Name
-		config.MaxConns = 8
+		config.MaxConns = 6
 	}
 	before := goruntime.NumGoroutine()
 	ctx, stop := context.WithCancel(context.Background())
