@@ -15,8 +15,13 @@ import (
 )
 
 const (
-	// maxClaim bounds one claim, and with it a lease.
-	maxClaim = 100
+	// maxClaim bounds one claim: the more jobs it takes, the less its commit
+	// costs each, and the longer others wait for those that it has not started.
+	maxClaim = 4 * store.MaxBatch
+	// orderedBack is how far back from its last claim a queue with order keys
+	// looks: a turn that is passed on is due as it is written, and seen a little
+	// later.
+	orderedBack = 100 * time.Millisecond
 	// gather is how long a busy queue waits for more free slots before it
 	// claims for the first one.
 	gather = 2 * time.Millisecond
@@ -264,7 +269,10 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if sleep := q.calm >= len(linger)-1 && w.counters.listening.Load(); sleep || q.sleeper == s.process {
 		c.Sleep = &sleep
 	}
-	tokens := append(c.AloneTokens, c.Token, c.SuspectToken)
+	for n := store.MaxBatch; n < free; n += store.MaxBatch {
+		c.MoreTokens = append(c.MoreTokens, uuid.New())
+	}
+	tokens := slices.Concat(c.AloneTokens, c.MoreTokens, []uuid.UUID{c.Token, c.SuspectToken})
 	w.holdings.add(tokens...)
 	defer w.holdings.done(tokens...)
 	begun := time.Now()
@@ -365,6 +373,13 @@ func (q *queue) rowOf(job store.ClaimedJob) dispatch.Row {
 // advance moves the floors to where the claim came. What commits late below
 // them is found by the next scan from the beginning.
 func (q *queue) advance(c *store.Claim, claimed *store.Claimed) {
+	defer func() {
+		for i := range q.floors {
+			if back := claimed.At.Add(-orderedBack); q.ordered && q.floors[i].After(back) {
+				q.floors[i] = back
+			}
+		}
+	}()
 	if len(claimed.Jobs) < c.Limit {
 		for i := range q.floors {
 			q.floors[i] = claimed.At

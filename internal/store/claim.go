@@ -25,7 +25,7 @@ type Claim struct {
 	Token        uuid.UUID // the claimer's own, new for each claim
 	SuspectToken uuid.UUID // for one job whose last lease was lost; uuid.Nil for none
 	Queue        string
-	Limit        int // at most MaxBatch
+	Limit        int // at most MaxBatch for Token and for each of MoreTokens
 	Capabilities []int64
 	// Ordered says that jobs of the queue may have order keys.
 	Ordered bool
@@ -36,6 +36,7 @@ type Claim struct {
 	// Sleep says whether enqueues shall wake the process from now on, if the
 	// claim does not fill up; nil where they did not and shall not.
 	Sleep *bool
+	MoreTokens []uuid.UUID // of further leases, where one does not hold Limit
 	// Floors are where to start looking, a priority each, the highest first.
 	// The zero time looks from the beginning.
 	Floors [Priorities]time.Time
@@ -79,8 +80,12 @@ type ClaimedJob struct {
 // Claim takes jobs. An error leaves open whether it did: the caller has to
 // give the tokens back with [Store.ReleaseLeases].
 func (s *Store) Claim(ctx context.Context, c *Claim) (*Claimed, error) {
-	if c.Limit > MaxBatch {
-		return nil, fmt.Errorf("a claim of %d jobs, of at most %d", c.Limit, MaxBatch)
+	if most := MaxBatch * (1 + len(c.MoreTokens)); c.Limit > most {
+		return nil, fmt.Errorf("a claim of %d jobs, of at most %d", c.Limit, most)
+	}
+	more := c.MoreTokens
+	if more == nil {
+		more = []uuid.UUID{}
 	}
 	floors := make([]pgtype.Timestamptz, Priorities)
 	for i, floor := range c.Floors {
@@ -96,8 +101,8 @@ func (s *Store) Claim(ctx context.Context, c *Claim) (*Claimed, error) {
 	claimed := &Claimed{}
 	err := s.call(ctx, `SELECT token, pos, id, attempt, priority, run_at, kind, version, organization_id, max_attempts, enqueued_at, trace_context,
 		ordered, cancelled, args
-		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors, c.Ordered, c.Alone, c.AloneTokens, c.Sleep}, claimed.read)
+		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors, c.Ordered, c.Alone, c.AloneTokens, c.Sleep, more}, claimed.read)
 	return claimed, err
 }
 

@@ -130,6 +130,28 @@ func TestFullLease(t *testing.T) {
 	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.leases`))
 }
 
+// A claim of more than a lease holds makes several, each full but the last.
+func TestClaimOfSeveralLeases(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	owner := register(t, s, time.Minute)
+	ids := enqueue(t, pool, 300)
+	tokens := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
+	claimed, err := s.Claim(t.Context(), &store.Claim{Owner: owner, Token: tokens[0], MoreTokens: tokens[1:], Queue: "q", Limit: 300, Capabilities: []int64{capability}})
+	require.NoError(t, err)
+	require.Equal(t, ids, idsOf(claimed.Jobs))
+	settlements := make([]store.Settlement, 300)
+	for i, j := range claimed.Jobs {
+		require.Equal(t, tokens[i/store.MaxBatch], j.Token)
+		require.Equal(t, 1+i%store.MaxBatch, j.Position)
+		settlements[i] = settlement(j, store.Completed)
+	}
+	require.Equal(t, store.Audit{Leased: 300}, audit(t, s))
+	require.NotContains(t, settle(t, s, owner, settlements...), false)
+	require.Equal(t, store.Audit{Completed: 300}, audit(t, s))
+	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.leases`))
+}
+
 // Eight claimers of three processes, with retries and give-backs in between:
 // every job is done exactly once, and no two hold one at the same time.
 func TestClaimersNeverShare(t *testing.T) {

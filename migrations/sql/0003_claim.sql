@@ -1,7 +1,8 @@
 -- Claim: waiting jobs become a lease of the caller's in one statement.
 
 -- Takes at most p_limit due jobs: where p_suspect_token is given, one suspect
--- under that, and the rest under p_token. p_floors are run_at bounds below
+-- under that, and the rest under p_token, or where they are more than 128 under
+-- that and those of p_more_tokens. p_floors are run_at bounds below
 -- which nothing is looked for, one a priority from the highest down: hints that
 -- spare the walk over dead index entries. Jobs of the capabilities in p_alone
 -- get a lease each, under tokens of p_alone_tokens, of which there are p_limit.
@@ -17,7 +18,7 @@
 CREATE FUNCTION {schema}.claim(
 	p_owner uuid, p_token uuid, p_suspect_token uuid, p_queue text, p_limit integer, p_capabilities bigint[], p_floors timestamptz[],
 	p_ordered boolean DEFAULT false, p_alone bigint[] DEFAULT NULL, p_alone_tokens uuid[] DEFAULT NULL,
-	p_sleep boolean DEFAULT NULL)
+	p_sleep boolean DEFAULT NULL, p_more_tokens uuid[] DEFAULT '{}')
 RETURNS TABLE (
 	token uuid, pos integer, id uuid, attempt integer, priority smallint, run_at timestamptz,
 	kind text, version integer, organization_id text, max_attempts integer, enqueued_at timestamptz, trace_context text,
@@ -30,6 +31,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
 	v_now    timestamptz := clock_timestamp();
+	v_tokens uuid[]      := p_token || p_more_tokens;
 	v_left   integer     := p_limit;
 	v_turns  boolean     := false;
 	v_cancel boolean;
@@ -97,15 +99,16 @@ BEGIN
 			SELECT t.*, row_number() OVER (PARTITION BY t.alone ORDER BY t.priority DESC, t.run_at, t.id)::integer AS pos FROM taken t
 		), together AS (
 			INSERT INTO leases (token, owner, queue, claimed_at, job_ids, days, attempts, open)
-			SELECT p_token, p_owner, p_queue, v_now, array_agg(n.id ORDER BY n.pos), array_agg(n.day ORDER BY n.pos),
+			SELECT v_tokens[1 + (n.pos - 1) / 128], p_owner, p_queue, v_now, array_agg(n.id ORDER BY n.pos), array_agg(n.day ORDER BY n.pos),
 				array_agg(n.attempt::smallint ORDER BY n.pos), (~ 0::bit(128)) << (128 - count(*)::integer)
-			FROM numbered n WHERE NOT n.alone HAVING count(*) > 0
+			FROM numbered n WHERE NOT n.alone GROUP BY (n.pos - 1) / 128
 		), alone AS (
 			INSERT INTO leases (token, owner, queue, claimed_at, job_ids, days, attempts, open)
 			SELECT p_alone_tokens[n.pos], p_owner, p_queue, v_now, ARRAY[n.id], ARRAY[n.day], ARRAY[n.attempt::smallint], (~ 0::bit(128)) << 127
 			FROM numbered n WHERE n.alone
 		)
-		SELECT CASE WHEN n.alone THEN p_alone_tokens[n.pos] ELSE p_token END, CASE WHEN n.alone THEN 1 ELSE n.pos END,
+		SELECT CASE WHEN n.alone THEN p_alone_tokens[n.pos] ELSE v_tokens[1 + (n.pos - 1) / 128] END,
+			CASE WHEN n.alone THEN 1 ELSE 1 + (n.pos - 1) % 128 END,
 			n.id, n.attempt, n.priority, n.run_at,
 			j.kind, j.version, j.organization_id, j.max_attempts::integer, j.enqueued_at, j.trace_context,
 			j.order_key IS NOT NULL, v_cancel AND EXISTS (SELECT FROM cancel_requests c WHERE c.job_id = n.id), j.args::text
