@@ -52,7 +52,9 @@ type childConfig struct {
 	// first handler is called.
 	DieOnClaim bool
 	// Steps makes it handle the steps of stepTables too.
-	Steps     bool
+	Steps bool
+	// Events makes it project events too.
+	Events    bool
 	Retention pawlrt.Retention
 	// Chaos makes it a worker of a chaos run instead.
 	Chaos *chaosWorker
@@ -135,6 +137,16 @@ func runChild(text string) error {
 	}
 	if c.Chaos != nil {
 		c.Chaos.configure(pool, &settings)
+	}
+	if c.Events {
+		e := event(func(e *taskimpl.Event[args]) { e.Policy.Timeout = time.Second })
+		settings.Events = projecting(e, func(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {
+			if f.Payload.Mode == "hold" {
+				say("holding %d", f.Payload.N)
+				<-opened
+			}
+			return record(ctx, tx, f)
+		}).Events
 	}
 	worker, err := pawlrt.New(pool, settings)
 	if err != nil {
