@@ -67,6 +67,8 @@ type Row struct {
 	// Registration is what the database has to know of the kind to enqueue it by
 	// plain SQL; nil for an old kind, which none enqueues.
 	Registration *Registration
+	// Schedule says when the runtime enqueues by itself; nil for a kind without one.
+	Schedule *Schedule
 	// Decode only decodes a stored payload, upgraders included. A panic of theirs
 	// is an error like any other.
 	Decode func(version int, raw []byte) error
@@ -81,6 +83,20 @@ type Registration struct {
 	Order             []string      // fields of the payload's JSON; nil for none
 	Shape             string        // the wire shape of the current version, as JSON
 }
+
+// Schedule is what a declaration says about jobs that nobody enqueues.
+type Schedule struct {
+	Spec   string // a cron expression
+	Zone   string // an IANA name
+	Missed string // skip, one or all: what becomes of missed ticks
+	// Prepare makes the job of a tick and returns what stores it. It calls code of
+	// the application's; a panic of that is an error like any other.
+	Prepare func(at time.Time) (Store, error)
+}
+
+// Store stores a prepared job in a transaction. Duplicate says that a job of that
+// tick was there before.
+type Store func(ctx context.Context, tx pgx.Tx, schema string) (id uuid.UUID, duplicate bool, err error)
 
 // DecodeError says that a stored payload could not be decoded. No retry can
 // mend that, so the runtime makes such a job a dead letter at once.

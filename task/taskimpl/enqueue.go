@@ -104,18 +104,23 @@ func plan(d declared, n int, at func(int) payload, opts []task.EnqueueOption) (s
 
 // enqueueMany stores n jobs.
 func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int) payload, opts []task.EnqueueOption) ([]task.Receipt, error) {
-	fail := func(reason, err error) ([]task.Receipt, error) {
-		return nil, &task.EnqueueError{Kind: d.kind, Reason: reason, Err: err}
-	}
 	batch, err := plan(d, n, at, opts)
 	if err != nil {
 		return nil, err
+	}
+	return storeBatch(ctx, tx, &batch)
+}
+
+// storeBatch stores what was planned.
+func storeBatch(ctx context.Context, tx task.Tx, batch *store.Batch) ([]task.Receipt, error) {
+	fail := func(reason, err error) ([]task.Receipt, error) {
+		return nil, &task.EnqueueError{Kind: batch.Kind, Reason: reason, Err: err}
 	}
 	schema, err := enqueue.SchemaOf(tx)
 	if err != nil {
 		return fail(task.ErrInvalidOption, err)
 	}
-	answer, err := store.Enqueue(ctx, tx, schema, &batch)
+	answer, err := store.Enqueue(ctx, tx, schema, batch)
 	if err != nil {
 		return fail(task.ReasonOf(err), err)
 	}
@@ -124,7 +129,7 @@ func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int
 	if answer.Scheduled {
 		state = task.StateScheduled
 	}
-	receipts := make([]task.Receipt, n)
+	receipts := make([]task.Receipt, len(batch.Jobs))
 	for i := range receipts {
 		receipts[i] = task.Receipt{ID: batch.Jobs[i].ID, SameArgs: true, State: state}
 	}

@@ -63,6 +63,7 @@ type row[A any] struct{ dispatch.Row }
 func newRow[A any](k *Kind[A]) row[A] {
 	return row[A]{dispatch.Row{
 		Kind: k.Name, Queue: k.Queue, Policy: k.Policy, Versions: versionsOf(k.Capabilities), Current: k.Version, Ordered: k.Order != nil, Isolation: k.Isolation,
+		Schedule: k.schedule(),
 		Registration: &dispatch.Registration{
 			Priority: int16(k.Priority), Keyed: k.Key != nil, Keep: k.Keep,
 			OrganizationField: k.OrganizationField, Order: k.Order, Shape: k.Shape,

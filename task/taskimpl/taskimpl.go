@@ -57,6 +57,9 @@ type Kind[A any] struct {
 	// Isolation is that of the transaction which a handler of [TxRow] gets; empty
 	// for READ COMMITTED.
 	Isolation pgx.TxIsoLevel
+	// Schedule says when jobs are enqueued without a caller; nil where the kind
+	// declares none.
+	Schedule *Schedule[A]
 	// Shape is the wire shape of the current version, as the lock spells it:
 	// what the database holds the arguments of plain SQL against.
 	Shape string

@@ -1,0 +1,70 @@
+package taskimpl
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/task"
+)
+
+// Schedule is when the runtime enqueues jobs of a kind by itself.
+type Schedule[A any] struct {
+	Spec   string // a cron expression
+	Zone   string // an IANA name
+	Missed string // skip, one or all
+	// Args makes the payload of a tick; nil for the zero value.
+	Args func(at time.Time) A
+}
+
+// tickKeep is how long the key of a tick is held at least. The cursor in the
+// database is what makes a tick happen once; the key says so too, for as long as
+// somebody might set that back by hand.
+const tickKeep = 24 * time.Hour
+
+// tickKey names a job by its tick. An application's keys do not begin like that.
+func tickKey(at time.Time) string { return "pawl.tick " + at.UTC().Format(time.RFC3339Nano) }
+
+func (k *Kind[A]) schedule() *dispatch.Schedule {
+	if k.Schedule == nil {
+		return nil
+	}
+	return &dispatch.Schedule{
+		Spec: k.Schedule.Spec, Zone: k.Schedule.Zone, Missed: k.Schedule.Missed,
+		Prepare: func(at time.Time) (dispatch.Store, error) {
+			args, err := k.Schedule.safely(at)
+			if err != nil {
+				return nil, err
+			}
+			return prepare(k.declared(), k.payload(&args), at)
+		},
+	}
+}
+
+// safely makes the payload of a tick by code of the application's.
+func (s *Schedule[A]) safely(at time.Time) (args A, err error) {
+	defer recovered(&err)
+	if s.Args != nil {
+		args = s.Args(at)
+	}
+	return args, nil
+}
+
+// prepare makes the job of a tick as an enqueue would, but that the tick's key
+// takes the place of the declared one.
+func prepare(d declared, p payload, at time.Time) (dispatch.Store, error) {
+	batch, err := plan(d, 1, func(int) payload { return p },
+		[]task.EnqueueOption{task.Key(tickKey(at), tickKeep), task.At(at)})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, tx pgx.Tx, schema string) (uuid.UUID, bool, error) {
+		receipts, err := storeBatch(ctx, task.InSchema(tx, schema), &batch)
+		if err != nil {
+			return uuid.Nil, false, err
+		}
+		return receipts[0].ID, receipts[0].Duplicate, nil
+	}, nil
+}
