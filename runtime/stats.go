@@ -40,6 +40,7 @@ type Stats struct {
 	Stuck   int64 // handlers that ignore the end of their context, now
 
 	Events    EventStats
+	Schedules ScheduleStats
 	Retention RetentionStats
 
 	Queues map[string]QueueStats
@@ -64,6 +65,7 @@ type counters struct {
 	logPanics, running, stuck                                            atomic.Int64
 
 	events    eventCounters
+	schedule  scheduleCounters
 	retention struct {
 		passes, moved, archived, deadLetters, keys, emptied, dropped, putOff, errors atomic.Int64
 	}
@@ -84,7 +86,8 @@ func (w *Worker) Stats() Stats {
 		Wakeups:      c.wakeups.Load(), Reconnects: c.reconnects.Load(), Listening: c.listening.Load(),
 		LogPanics: c.logPanics.Load(),
 		Running:   c.running.Load(), Stuck: c.stuck.Load(),
-		Events: c.events.snapshot(),
+		Events:    c.events.snapshot(),
+		Schedules: c.schedule.snapshot(),
 		Retention: RetentionStats{
 			Passes: c.retention.passes.Load(), Moved: c.retention.moved.Load(), Archived: c.retention.archived.Load(),
 			DeadLetters: c.retention.deadLetters.Load(), Keys: c.retention.keys.Load(), Emptied: c.retention.emptied.Load(),

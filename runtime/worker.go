@@ -27,6 +27,7 @@ type Worker struct {
 	log    logger
 	queues []*queue
 	relay  *relay // nil without events
+	ticks  *scheduler
 	ran    atomic.Bool
 
 	// These exist while it runs.
@@ -74,6 +75,9 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	w.suspect <- struct{}{}
 	for _, s := range served {
 		w.queues = append(w.queues, newQueue(w, s))
+	}
+	if w.ticks, err = newScheduler(w, served); err != nil {
+		return nil, err
 	}
 	if len(events) > 0 {
 		w.relay = newRelay(w, events)
@@ -138,6 +142,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		for _, q := range w.queues {
 			loops.Go(func() { q.run(ctx) })
 		}
+		loops.Go(func() { w.ticks.run(ctx) })
 		loops.Wait()
 		<-ctx.Done() // without any queue
 	})
@@ -157,9 +162,9 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
 	// At most one statement at a time for each queue, the keeper, the settler,
-	// the sweeper, retention, the watch of cancels, the relay with its watch, and
-	// the listener, so none of them ever waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+8))
+	// the sweeper, retention, the watch of cancels, the relay with its watch, the
+	// scheduler and the listener, so none of them ever waits for a connection.
+	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+9))
 	if err != nil {
 		return err
 	}
