@@ -49,6 +49,30 @@
 // Commit the file, and task.lock.json beside it: the packages that use the one are
 // built without taskgen, and the other is what the next change is compared with.
 //
+// An event, a fact that is published in the transaction of a change, is declared
+// in the same way:
+//
+//	// TripCompleted is the fact that a trip ended.
+//	//
+//	//task:event trip.completed aggregate=trip
+//	type TripCompleted struct{ task.Event[TripCompletedPayload] }
+//
+// From that come
+//
+//	func PublishTripCompleted(ctx context.Context, tx task.Tx, aggregateID string, payload TripCompletedPayload, opts ...task.PublishOption) (task.Receipt, error)
+//
+//	type Projections interface {
+//		ProjectTripCompleted(ctx context.Context, tx pgx.Tx, fact *task.Fact[TripCompletedPayload]) error
+//	}
+//	func Events(p Projections) task.EventTable
+//
+//	const EventTripCompleted = "trip.completed"
+//
+// Its payload has versions, an upgrader between two of them, and the same rules
+// as that of a task. An event takes the directives event, retry, timeout,
+// organization, alias and accept. A name that reads like a command is noted: its
+// last word neither ends in -ed nor is one of those that taskgen knows.
+//
 // # Directives
 //
 // A directive is a line of the doc comment, //task:NAME with one value or with
@@ -95,6 +119,24 @@
 //	                              The level is read_committed, repeatable_read or
 //	                              serializable, and read_committed where the line
 //	                              stops before it. Default: no transaction.
+//	//task:schedule "CRON" zone=ZONE missed=POLICY
+//	                              A job at each tick of a cron expression: five
+//	                              fields, or @every D, @hourly, @daily, @weekly,
+//	                              @monthly, @yearly. The zone is an IANA name; what
+//	                              happens when its clocks change is in
+//	                              docs/schedules.md. Of ticks that no worker was
+//	                              there for, the policy skip runs none, one the last
+//	                              and all each. A payload with fields is made by a
+//	                              method of the task's,
+//	                              func (T) ScheduledArgs(at time.Time) Args.
+//	                              Default: none; zone=UTC missed=one.
+//	//task:event NAME aggregate=TYPE onpoison=POLICY
+//	                              The wire name of an event, such as trip.completed,
+//	                              and the type of what it happens to. The policy
+//	                              says what a dead event does to later ones of its
+//	                              aggregate: block holds them up until somebody
+//	                              decides, skip lets them pass. Of an event only.
+//	                              Default: none, it has to be given; onpoison=block.
 //	//task:accept "REASON" rule=ID path=PATH
 //	                              Overrides the verdict of one rule on one change
 //	                              of the payload, where the author knows better.

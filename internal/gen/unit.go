@@ -77,9 +77,13 @@ func (u *unit) find() {
 		return file.LineStart(file.PositionFor(pos, false).Line + n)
 	}}
 	for _, d := range u.decls {
+		read := directive.Read
+		if d.Event {
+			read = directive.ReadEvent
+		}
 		u.tasks = append(u.tasks, &render.Task{
 			Name: d.Name, NamePos: d.NamePos, Args: d.Args,
-			Policy: directive.Read(d.Doc, d.Name, d.NamePos, report),
+			Policy: read(d.Doc, d.Name, d.NamePos, report),
 		})
 	}
 }
@@ -103,6 +107,8 @@ func (u *unit) check() {
 		}
 		u.order(t)
 		u.organization(t)
+		u.schedule(t, u.decls[i])
+		u.fact(t)
 	}
 	u.checkKinds()
 	u.checkOldOutput()
@@ -138,6 +144,18 @@ func (u *unit) organization(t *render.Task) {
 	}
 	if payload.StoredAs(typ, t.Organization) {
 		t.OrganizationField, _ = u.checker.Member(t.Args, f.Name)
+	}
+}
+
+// fact adds a note where the name of an event reads like a command: whoever is to
+// do something is a task.
+func (u *unit) fact(t *render.Task) {
+	if !t.Policy.Event || t.Policy.Kind == "" {
+		return
+	}
+	if better, ok := directive.Fact(t.Policy.Kind); !ok {
+		u.notes.As(diag.Directive).Addf(u.pkgs.Fset.Position(t.Policy.KindPos),
+			"%s reads like a command, and an event is a fact: name it in the past tense, such as %s, or declare a task", t.Policy.Kind, better)
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/directive"
 	"github.com/pawlgo/pawl/internal/gen/load"
 	"github.com/pawlgo/pawl/internal/gen/render"
+	"github.com/pawlgo/pawl/internal/gen/suggest"
 	"golang.org/x/tools/go/packages"
 )
 
@@ -23,6 +25,8 @@ const TaskPath = "github.com/pawlgo/pawl/task"
 type Task struct {
 	Name    string
 	NamePos token.Pos
+	// Event is set of an event, which embeds task.Event.
+	Event bool
 	// Doc is the comment with the directives, or nil.
 	Doc *ast.CommentGroup
 	// Spec is the declaration.
@@ -31,7 +35,12 @@ type Task struct {
 	// nil where it does not type-check.
 	Args    types.Type
 	ArgsPos token.Pos
+	// Scheduled is the method that makes payloads of a schedule's ticks, or nil.
+	Scheduled *types.Func
 }
+
+// ScheduledMethod is the one method of the user's that a task may have.
+const ScheduledMethod = "ScheduledArgs"
 
 // Find returns the tasks of pkg sorted by name, and adds what is wrong with the
 // way they are declared. Such a task is returned all the same, so that its
@@ -117,6 +126,7 @@ func (f *finder) typeSpec(gen *ast.GenDecl, spec *ast.TypeSpec) {
 		}
 		if embedded == nil {
 			embedded = field
+			t.Event = f.isEvent(expr)
 			t.Args, t.ArgsPos = f.payload(expr)
 		}
 	}
@@ -142,7 +152,7 @@ func (f *finder) typeSpec(gen *ast.GenDecl, spec *ast.TypeSpec) {
 
 // notStruct looks at a declaration that is no struct but might want to be a task.
 func (f *finder) notStruct(t *Task) {
-	if f.isTask(t.Spec.Type) {
+	if t.Event = f.isEvent(t.Spec.Type); f.isTask(t.Spec.Type) {
 		f.errorf(t.Spec.Type.Pos(), "%s is no struct: declare a task as type %s struct{ %s }", t.Name, t.Name, types.ExprString(t.Spec.Type))
 		if HasDirective(t.Doc) {
 			t.Args, t.ArgsPos = f.payload(t.Spec.Type)
@@ -163,8 +173,8 @@ func (f *finder) notStruct(t *Task) {
 	}
 }
 
-// isTask reports whether expr is Pawl's task.Task, under whatever name it is
-// imported, with or without a payload that type-checks.
+// isTask reports whether expr is Pawl's task.Task or task.Event, under whatever
+// name it is imported, with or without a payload that type-checks.
 func (f *finder) isTask(expr ast.Expr) bool {
 	if isTaskType(f.info.TypeOf(expr)) {
 		return true
@@ -177,7 +187,29 @@ func (f *finder) isTask(expr ast.Expr) bool {
 		// By name where the import failed, which is an error of its own.
 		x, _ := e.X.(*ast.Ident)
 		qualifier, ok := f.info.Uses[x].(*types.PkgName)
-		return ok && qualifier.Imported().Path() == TaskPath && e.Sel.Name == "Task"
+		return ok && qualifier.Imported().Path() == TaskPath && declares(e.Sel.Name)
+	}
+	return false
+}
+
+// declares reports whether a struct that embeds the type of package task with that
+// name is a declaration.
+func declares(name string) bool { return name == "Task" || name == eventName }
+
+const eventName = "Event"
+
+// isEvent reports whether expr, which may be a task, is an event.
+func (f *finder) isEvent(expr ast.Expr) bool {
+	x, _ := splitIndex(expr)
+	if named, ok := types.Unalias(f.info.TypeOf(expr)).(*types.Named); ok {
+		return isTaskType(named) && named.Obj().Name() == eventName
+	}
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Ident:
+		obj := f.info.Uses[x]
+		return isTaskObject(obj) && obj.Name() == eventName
+	case *ast.SelectorExpr:
+		return x.Sel.Name == eventName
 	}
 	return false
 }
@@ -232,7 +264,7 @@ func isTaskType(t types.Type) bool {
 }
 
 func isTaskObject(obj types.Object) bool {
-	return obj != nil && obj.Name() == "Task" && obj.Pkg() != nil && obj.Pkg().Path() == TaskPath
+	return obj != nil && declares(obj.Name()) && obj.Pkg() != nil && obj.Pkg().Path() == TaskPath
 }
 
 // insideFunctions adds an error for each task that is declared in a function.
@@ -244,7 +276,8 @@ func (f *finder) insideFunctions(file *ast.File) {
 	}
 }
 
-// methods adds an error for each method of the user's on a task. What taskgen has
+// methods adds an error for each method of the user's on a task, but for the one
+// that a task may have. What taskgen has
 // written before may still be there in a file of another name.
 func (f *finder) methods() {
 	isOurs := func(method *types.Func) bool {
@@ -264,6 +297,14 @@ func (f *finder) methods() {
 		}
 		for method := range named.Methods() {
 			if isOurs(method) {
+				continue
+			}
+			if method.Name() == ScheduledMethod {
+				t.Scheduled = method
+				continue
+			}
+			if strings.EqualFold(method.Name(), ScheduledMethod) || suggest.Near(method.Name(), []string{ScheduledMethod}) != "" {
+				f.errorf(method.Pos(), "%s has a method %s (did you mean %s?): that is the one method that a task may have", t.Name, method.Name(), ScheduledMethod)
 				continue
 			}
 			f.errorf(method.Pos(), "%s has a method %s: a task is a declaration and never a value", t.Name, method.Name())

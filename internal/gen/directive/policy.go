@@ -59,6 +59,12 @@ type Policy struct {
 	Transactional bool
 	Isolation     string // of the handler's transaction; empty where it gets none
 
+	Schedule *Schedule // nil for none
+
+	Event     bool   // the kind is the name of an event
+	Aggregate string // the type of what it happens to
+	Skip      bool   // a dead event lets later ones of its aggregate pass
+
 	Aliases []Alias  // in the order of the source
 	Accepts []Accept // likewise
 }
@@ -95,7 +101,17 @@ type Reporter struct {
 // Read reads the directives in doc, the comment of the declaration called name
 // at namePos.
 func Read(doc *ast.CommentGroup, name string, namePos token.Pos, report Reporter) Policy {
-	r := &reader{Reporter: report, policy: defaults(), seen: map[string]token.Pos{}}
+	return read(doc, name, namePos, report, false)
+}
+
+// ReadEvent is [Read] for the declaration of an event.
+func ReadEvent(doc *ast.CommentGroup, name string, namePos token.Pos, report Reporter) Policy {
+	return read(doc, name, namePos, report, true)
+}
+
+func read(doc *ast.CommentGroup, name string, namePos token.Pos, report Reporter, event bool) Policy {
+	r := &reader{Reporter: report, policy: defaults(), declared: name, seen: map[string]token.Pos{}}
+	r.policy.Event = event
 	if doc != nil {
 		for _, c := range doc.List {
 			r.comment(c)
@@ -108,9 +124,10 @@ func Read(doc *ast.CommentGroup, name string, namePos token.Pos, report Reporter
 // reader reads the directives of one declaration.
 type reader struct {
 	Reporter
-	policy  Policy
-	unknown int                  // as given; 0 for the default
-	seen    map[string]token.Pos // directives that were given, right or wrong
+	policy   Policy
+	declared string
+	unknown  int                  // as given; 0 for the default
+	seen     map[string]token.Pos // directives that were given, right or wrong
 }
 
 func (r *reader) comment(c *ast.Comment) {
@@ -136,6 +153,10 @@ func (r *reader) comment(c *ast.Comment) {
 		return
 	}
 	r.seen[s.Name] = c.Slash
+	if !s.appliesTo(r.policy.Event) {
+		r.elsewhere(s, c.Slash)
+		return
+	}
 	if a, ok := r.arguments(s, d); ok {
 		s.set(r, a)
 	}
@@ -148,11 +169,21 @@ func (r *reader) finish(name string, namePos token.Pos) {
 	if p.Unknown == 0 {
 		p.Unknown = min(5, p.Attempts)
 	}
+	if p.Event {
+		if _, given := r.seen["event"]; !given {
+			p.KindPos = namePos
+			r.Errorf(namePos, "%s has no name: add //task:event NAME aggregate=TYPE to its comment", name)
+		}
+		return
+	}
 	if _, given := r.seen["kind"]; !given {
 		p.Kind, p.KindPos = SnakeCase(name), namePos
 		if !namePattern.MatchString(p.Kind) {
 			r.Errorf(namePos, "the kind would be %q, which is no name like %s: give one with //task:kind NAME", p.Kind, nameGrammar)
 		}
+	}
+	if pos, given := r.seen["schedule"]; given && p.Schedule == nil {
+		p.Schedule = &Schedule{Pos: pos} // one that is wrong, which has been said
 	}
 	if _, given := r.seen["queue"]; !given {
 		r.Errorf(namePos, "%s has no queue: add //task:queue NAME to its comment", name)
@@ -173,7 +204,11 @@ func (r *reader) kind(a args) {
 }
 
 func (r *reader) alias(a args) {
-	kind, ok := r.name(a, "kind")
+	name := r.name
+	if r.policy.Event {
+		name = r.eventName
+	}
+	kind, ok := name(a, "kind")
 	if !ok {
 		return
 	}

@@ -109,6 +109,10 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 			fail(w.pos, "//task:%s takes key=value only: %s", s.Name, s.Usage())
 		case s.Quoted && !isKey:
 			fail(w.pos, "//task:%s takes key=value behind its first value: %s", s.Name, s.Usage())
+		case s.Keyed && !isKey && i == 0:
+			a.value = w
+		case s.Keyed && !isKey:
+			fail(w.pos, "//task:%s takes one value, before its keys: %q is too much", s.Name, w.text)
 		case len(s.Keys) == 0 && isKey:
 			fail(w.pos, "//task:%s takes one value and no keys: %s", s.Name, s.Usage())
 		case len(s.Keys) == 0 && a.value.text != "":
@@ -124,6 +128,9 @@ func (r *reader) arguments(s Spec, d ast.Directive) (args, bool) {
 		default:
 			a.keys[key] = keyed
 		}
+	}
+	if ok && s.Keyed && a.value.text == "" {
+		fail(d.ArgsPos, "//task:%s begins with its %s: write %s", s.Name, s.Value, s.Usage())
 	}
 	return a, ok
 }

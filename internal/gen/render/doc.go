@@ -14,6 +14,11 @@ import (
 func policyDoc(t *Task) []string {
 	p := t.Policy
 	lines := []string{fmt.Sprintf("kind %s, queue %s, priority %s", p.Kind, p.Queue, p.Priority)}
+	stored, works := "jobs", "run"
+	if p.Event {
+		lines = []string{fmt.Sprintf("event %s, of %s", p.Kind, article(p.Aggregate))}
+		stored, works = "events", "are projected"
+	}
 	if p.Attempts == 1 {
 		lines = append(lines, "one attempt, no retry")
 	} else {
@@ -26,7 +31,7 @@ func policyDoc(t *Task) []string {
 		}
 		lines = append(lines, fmt.Sprintf("%d attempts in all, %s", p.Attempts, delay))
 		if p.Unknown < p.Attempts {
-			lines = append(lines, fmt.Sprintf("a failure that nobody classified is a dead letter from attempt %d on", p.Unknown))
+			lines = append(lines, fmt.Sprintf("a failure that nobody classified is a dead %s from attempt %d on", deadWord[p.Event], p.Unknown))
 		}
 	}
 	lines = append(lines, fmt.Sprintf("%s for each attempt", directive.Short(p.Timeout)))
@@ -41,16 +46,46 @@ func policyDoc(t *Task) []string {
 		lines = append(lines, fmt.Sprintf("the handler's writes, its enqueues and the end of the attempt commit together, at %s",
 			strings.ReplaceAll(p.Isolation, "_", " ")))
 	}
+	if s := p.Schedule; s != nil {
+		lines = append(lines, fmt.Sprintf("runs at %q in %s%s", s.Spec, s.Zone, missedDoc[s.Missed]))
+	}
+	if p.Event {
+		lines = append(lines, "events of one "+p.Aggregate+" are projected one at a time, in the order in which they were committed; "+poisonDoc[p.Skip])
+	}
 	if older := t.older(); len(older) > 0 {
-		lines = append(lines, fmt.Sprintf("payload version %d, jobs since version %d still run", t.current(), older[0].Number))
+		lines = append(lines, fmt.Sprintf("payload version %d, %s since version %d still %s", t.current(), stored, older[0].Number, works))
 	}
 	for _, a := range t.Aliases {
-		lines = append(lines, fmt.Sprintf("jobs of the old kind %s still run", a.Kind))
+		lines = append(lines, fmt.Sprintf("%s of the old kind %s still %s", stored, a.Kind, works))
 	}
 	if p.Organization != nil {
 		lines = append(lines, "the organization is "+p.Organization.Name)
 	}
 	return lines
+}
+
+// missedDoc says what becomes of missed ticks.
+var missedDoc = map[string]string{
+	"skip": "; a missed tick is left out",
+	"one":  "; of missed ticks the last one runs",
+	"all":  "; missed ticks all run, the last 1000 of them",
+}
+
+// article puts one before a word.
+func article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
+// deadWord is what a declaration calls what is never tried again.
+var deadWord = map[bool]string{false: "letter", true: "event"}
+
+// poisonDoc says what a dead event does to those behind it.
+var poisonDoc = map[bool]string{
+	false: "a dead one holds up those behind it until somebody decides about it",
+	true:  "a dead one lets those behind it pass",
 }
 
 func list(fields []directive.Field) string {

@@ -52,14 +52,25 @@ func File(p *Package) ([]byte, error) {
 	file.Const().Id("_").Op("=").Qual(taskimplPath, "GeneratorVersion1")
 	constants(file, p.Tasks)
 	for _, t := range p.Tasks {
-		kind(file, t)
-		taskKind(file, t)
-		enqueue(file, t)
+		if t.Policy.Event {
+			event(file, t)
+			publish(file, t)
+		} else {
+			kind(file, t)
+			taskKind(file, t)
+			enqueue(file, t)
+		}
 		versions(file, t, s, packages)
 		decode(file, t)
 	}
-	handlers(file, p.Tasks)
-	tables(file, p.Tasks)
+	if tasks := queued(p.Tasks); len(tasks) > 0 {
+		handlers(file, tasks)
+		tables(file, tasks)
+	}
+	if facts := events(p.Tasks); len(facts) > 0 {
+		projections(file, facts)
+		eventTable(file, facts)
+	}
 	tripwires(file, p.Tasks, s)
 	nameImports(file, p.Path, p.Tasks, s.named, func(name string) bool { return names[name] || p.Taken(name) })
 
@@ -76,8 +87,8 @@ func constants(file *jen.File, tasks []*Task) {
 		file.Const().Id("Queue" + q.goName()).Op("=").Lit(q.name)
 	}
 	for _, t := range tasks {
-		file.Add(comment(fmt.Sprintf("Kind%s is the wire name of [%s].", t.Name, t.Name), policyDoc(t)...))
-		file.Const().Id("Kind" + t.Name).Op("=").Lit(t.Policy.Kind)
+		file.Add(comment(fmt.Sprintf("%s is the wire name of [%s].", t.constant(), t.Name), policyDoc(t)...))
+		file.Const().Id(t.constant()).Op("=").Lit(t.Policy.Kind)
 	}
 }
 
@@ -99,13 +110,7 @@ func kind(file *jen.File, t *Task) {
 		entry("Name", jen.Id("Kind"+t.Name)),
 		entry("Queue", jen.Id("Queue"+queue{name: p.Queue}.goName())),
 		entry("Priority", jen.Qual(taskPath, strings.ToUpper(p.Priority[:1])+p.Priority[1:])),
-		entry("Policy", composite(jen.Qual(taskimplPath, "Policy"), true,
-			entry("Attempts", jen.Lit(p.Attempts)),
-			entry("Base", duration(p.Base)),
-			entry("Max", duration(p.Max)),
-			entry("Jitter", jen.Lit(p.Jitter)),
-			entry("Unknown", jen.Lit(p.Unknown)),
-			entry("Timeout", duration(p.Timeout)))),
+		policy(t),
 		entry("Version", jen.Lit(t.current())),
 		entry("Capabilities", capabilities(t)),
 	}
@@ -128,10 +133,35 @@ func kind(file *jen.File, t *Task) {
 	if level := isolationLevels[p.Isolation]; level != "" {
 		entries = append(entries, entry("Isolation", jen.Qual(pgxPath, level)))
 	}
+	if p.Schedule != nil {
+		entries = append(entries, entry("Schedule", schedule(t)))
+	}
 	entries = append(entries, entry("Shape", text(lock.Spell(t.Plan.Current.Shape))))
 	entries = append(entries, entry("Decode", jen.Id("decode"+t.Name)))
 	file.Var().Id("kind" + t.Name).Op("=").Add(
 		composite(jen.Qual(taskimplPath, "Kind").Types(typeExpr(t.Args)), true, entries...))
+}
+
+// schedule writes when the runtime enqueues by itself, and what.
+func schedule(t *Task) jen.Code {
+	s := t.Policy.Schedule
+	entries := []jen.Code{entry("Spec", jen.Lit(s.Spec)), entry("Zone", jen.Lit(s.Zone)), entry("Missed", jen.Lit(s.Missed))}
+	if t.Scheduled {
+		entries = append(entries, entry("Args", jen.Id(t.Name).Values().Dot("ScheduledArgs")))
+	}
+	return composite(jen.Op("&").Qual(taskimplPath, "Schedule").Types(typeExpr(t.Args)), true, entries...)
+}
+
+// policy writes the entry of what becomes of an attempt.
+func policy(t *Task) jen.Code {
+	p := t.Policy
+	return entry("Policy", composite(jen.Qual(taskimplPath, "Policy"), true,
+		entry("Attempts", jen.Lit(p.Attempts)),
+		entry("Base", duration(p.Base)),
+		entry("Max", duration(p.Max)),
+		entry("Jitter", jen.Lit(p.Jitter)),
+		entry("Unknown", jen.Lit(p.Unknown)),
+		entry("Timeout", duration(p.Timeout))))
 }
 
 // isolationLevels are those that a transaction does not have of its own accord.

@@ -33,6 +33,8 @@ type Task struct {
 	OrganizationField string
 	// Order are the members of the stored payload that the order key is made from.
 	Order []string
+	// Scheduled says that a method of the declaration makes payloads of ticks.
+	Scheduled bool
 	// Plan has the payload versions; nil until they are decided.
 	Plan *evolve.Plan
 	// Aliases are the old kinds whose jobs the task still runs, in the order of
