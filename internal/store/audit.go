@@ -106,8 +106,9 @@ func (s *Store) Invariants(ctx context.Context, days, most int) (v Invariants, e
 		if _, err := tx.Exec(ctx, `LOCK TABLE `+s.schema+`.jobs, `+s.schema+`.outcomes IN ACCESS SHARE MODE`); err != nil {
 			return err
 		}
-		// One core is enough, and the tables have rows that no estimate knows of.
-		if _, err := tx.Exec(ctx, `SELECT set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)`); err != nil {
+		// One core is enough, and hashes of a million ids should fit.
+		if _, err := tx.Exec(ctx, `SELECT set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true),
+			set_config('work_mem', '64MB', true)`); err != nil {
 			return err
 		}
 		first := 0

@@ -279,7 +279,7 @@ $$;
 CREATE FUNCTION {schema}.purge_keys(p_block bigint, p_blocks bigint, OUT removed bigint, OUT blocks bigint)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
-SET jit = off
+{pinned}
 SET lock_timeout = '1s'
 AS $$
 DECLARE
@@ -289,9 +289,12 @@ BEGIN
 	blocks := pg_relation_size('idempotency_keys') / current_setting('block_size')::bigint;
 	removed := 0;
 	-- Without any lock, since whoever enqueues with such a key would wait for it.
+	-- A job is over by the rule of state_of: it has an outcome, or no row.
 	SELECT array_agg(k.ctid), array_agg(k.job_id) INTO v_at, v_ids FROM idempotency_keys k
 	WHERE k.ctid >= format('(%s,0)', p_block)::tid AND k.ctid < format('(%s,0)', p_block + p_blocks)::tid
-		AND k.expires_at < clock_timestamp() AND state_of(k.job_day, k.job_id) IN ('completed', 'dead', 'cancelled', 'gone');
+		AND k.expires_at < clock_timestamp()
+		AND (EXISTS (SELECT FROM outcomes o WHERE o.job_id = k.job_id AND o.day >= k.job_day)
+			OR NOT EXISTS (SELECT FROM jobs j WHERE j.id = k.job_id AND j.day >= k.job_day));
 	IF v_at IS NULL THEN
 		RETURN;
 	END IF;
