@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	goruntime "runtime"
 	"sync"
 	"testing"
 	"time"
@@ -289,5 +290,291 @@ func TestDueTicks(t *testing.T) {
 		case ok:
 			require.False(t, spec.Next(got.cursor, time.UTC).Before(now), name)
 		}
+	}
+}
+
+// Both instants at which a clock shows the same time have their jobs.
+func TestTicksOfARepeatedHour(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	clock := &fakeClock{now: instant("2025-11-02T07:00:00Z")} // midnight
+	hourly := scheduledKind("hourly", "0 * * * *", "America/Los_Angeles", "one")
+	daily := scheduledKind("daily", "30 1 * * *", "America/Los_Angeles", "one")
+	s := process(t, pool, clock, hourly, daily)
+	for now := clock.now; now.Before(instant("2025-11-03T08:00:00Z")); now = now.Add(15 * time.Minute) {
+		clock.set(now)
+		s.look(t.Context())
+	}
+	jobs := jobsAt(t, pool, "hourly")
+	require.Len(t, jobs, 24, "and the one at midnight, before the first look")
+	require.Equal(t, []string{"2025-11-02T01:00:00-07:00", "2025-11-02T01:00:00-08:00"}, jobs[:2])
+	require.Equal(t, []string{"2025-11-02T01:30:00-07:00"}, jobsAt(t, pool, "daily"))
+}
+
+func TestScheduleChanges(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	clock := &fakeClock{now: instant("2025-06-01T10:30:00Z")}
+	old := process(t, pool, clock, scheduledKind("changed", "0 * * * *", "UTC", "one"))
+	old.w.config.Name = "old"
+
+	// What is due by the old declaration gets its job; one instant, one tick.
+	clock.set(instant("2025-06-01T12:00:00Z"))
+	young := unregistered(t, pool, clock, scheduledKind("changed", "*/30 * * * *", "UTC", "all"))
+	young.w.config.Name = "young"
+	require.NoError(t, young.register(t.Context()))
+	require.Equal(t, []string{"2025-06-01T12:00:00Z"}, jobsAt(t, pool, "changed"))
+	young.look(t.Context())
+	old.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "changed"), 1)
+	require.Equal(t, "young", column[string](t, pool, "changed", "registered_by"))
+
+	// The process that is still old goes by what the younger one declared.
+	clock.set(instant("2025-06-01T12:30:00Z"))
+	old.look(t.Context())
+	require.Equal(t, []string{"2025-06-01T12:00:00Z", "2025-06-01T12:30:00Z"}, jobsAt(t, pool, "changed"))
+
+	// Removed: shown, and run by nobody.
+	clock.set(instant("2025-06-01T12:59:00Z"))
+	process(t, pool, clock, scheduledKind("changed", "", "", ""))
+	require.Equal(t, "removed", column[string](t, pool, "changed", "status"))
+	clock.set(instant("2025-06-01T14:00:00Z"))
+	young.look(t.Context())
+	_, err := young.tick(t.Context(), "changed")
+	require.ErrorIs(t, err, store.ErrScheduleMoved)
+	require.Len(t, jobsAt(t, pool, "changed"), 2)
+	require.ErrorIs(t, task.RunNow(t.Context(), task.Autocommit(pool), "changed"), task.ErrNoSchedule)
+
+	// Back again, nothing was missed.
+	back := process(t, pool, clock, scheduledKind("changed", "*/30 * * * *", "UTC", "all"))
+	back.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "changed"), 2)
+	clock.set(instant("2025-06-01T14:30:00Z"))
+	back.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "changed"), 3)
+}
+
+// A declaration that this binary cannot read is a later one's.
+func TestScheduleOfALaterBinary(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	clock := &fakeClock{now: instant("2025-06-01T10:30:00Z")}
+	kinds := []*taskimpl.Kind[tickArgs]{scheduledKind("a", "0 * * * *", "UTC", "one"), scheduledKind("b", "0 * * * *", "UTC", "one")}
+	s := process(t, pool, clock, kinds...)
+	exec(t, pool, `UPDATE pawl.schedules SET spec = '@lunar' WHERE kind = 'a'`)
+	clock.set(instant("2025-06-01T11:00:00Z"))
+	s.look(t.Context())
+	require.Empty(t, jobsAt(t, pool, "a"))
+	require.Len(t, jobsAt(t, pool, "b"), 1, "the others go on")
+	require.EqualValues(t, 1, s.w.Stats().Schedules.Errors)
+	process(t, pool, clock, kinds...)
+	require.Equal(t, "0 * * * *", column[string](t, pool, "a", "spec"), "declared again")
+}
+
+func TestPausedSchedule(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	db := task.Autocommit(pool)
+	clock := &fakeClock{now: instant("2025-06-01T10:30:00Z")}
+	s := process(t, pool, clock, scheduledKind("k", "0 * * * *", "UTC", "all"))
+	for _, want := range []bool{true, false} {
+		changed, err := task.PauseSchedule(t.Context(), db, "k")
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+	}
+	for hour := range 5 {
+		clock.set(instant("2025-06-01T11:00:00Z").Add(time.Duration(hour) * time.Hour))
+		s.look(t.Context())
+	}
+	require.Empty(t, jobsAt(t, pool, "k"))
+	require.Zero(t, s.w.Stats().Schedules)
+	require.NoError(t, task.RunNow(t.Context(), db, "k"))
+	s.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "k"), 1, "asked for")
+	for _, want := range []bool{true, false} {
+		changed, err := task.ResumeSchedule(t.Context(), db, "k")
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+	}
+	s.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "k"), 1, "what passed is not made up for")
+	clock.set(instant("2025-06-01T16:00:00Z"))
+	s.look(t.Context())
+	require.Equal(t, "2025-06-01T16:00:00Z", jobsAt(t, pool, "k")[1])
+
+	for _, f := range []func(context.Context, task.Tx, string) (bool, error){task.PauseSchedule, task.ResumeSchedule} {
+		_, err := f(t.Context(), db, "other")
+		require.ErrorIs(t, err, task.ErrNoSchedule)
+	}
+}
+
+func TestRunNow(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	s := process(t, pool, nil, scheduledKind("k", "@yearly", "Asia/Kathmandu", "one"))
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, task.RunNow(t.Context(), tx, "k"))
+	}
+	s.look(t.Context())
+	require.Empty(t, jobsAt(t, pool, "k"), "not committed")
+	require.NoError(t, tx.Commit(t.Context()))
+	s.look(t.Context())
+	s.look(t.Context())
+	jobs := jobsAt(t, pool, "k")
+	require.Len(t, jobs, 3, "a job for each call")
+	require.Contains(t, jobs[0], "+05:45")
+	require.Equal(t, ScheduleStats{Runs: 3}, s.w.Stats().Schedules)
+
+	rolledBack, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, task.RunNow(t.Context(), rolledBack, "k"))
+	require.NoError(t, rolledBack.Rollback(t.Context()))
+	s.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "k"), 3)
+}
+
+// Nobody's open transaction holds up ticks.
+func TestTicksBesideOpenTransactions(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	clock := &fakeClock{now: instant("2025-06-01T10:30:00Z")}
+	s := process(t, pool, clock, scheduledKind("k", "0 * * * *", "UTC", "one"))
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(context.WithoutCancel(t.Context()))) }()
+	require.NoError(t, task.RunNow(t.Context(), tx, "k"))
+	_, err = task.PauseSchedule(t.Context(), tx, "k")
+	require.NoError(t, err)
+	clock.set(instant("2025-06-01T11:00:00Z"))
+	began := time.Now()
+	s.look(t.Context())
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.Len(t, jobsAt(t, pool, "k"), 1)
+}
+
+// Code of the application's fails one schedule and nothing else, and nothing is
+// lost by it.
+func TestScheduledArgsThatFail(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	clock := &fakeClock{now: instant("2025-06-01T10:30:00Z")}
+	var broken sync.Map
+	release := make(chan struct{})
+	kinds := []*taskimpl.Kind[tickArgs]{scheduledKind("fine", "0 * * * *", "UTC", "one")}
+	for name, fail := range map[string]func(){
+		"ends":   goruntime.Goexit,
+		"panics": func() { panic("no payload") },
+		"hangs":  func() { <-release },
+	} {
+		k := scheduledKind(name, "0 * * * *", "UTC", "one")
+		k.Schedule.Args = func(at time.Time) tickArgs {
+			if _, mended := broken.Load(name); !mended {
+				fail()
+			}
+			return tickArgs{At: at}
+		}
+		kinds = append(kinds, k)
+	}
+	text := scheduledKind("text", "0 * * * *", "UTC", "one")
+	text.Schedule.Args = func(at time.Time) tickArgs {
+		if _, mended := broken.Load("text"); !mended {
+			return tickArgs{Organization: "\x00"}
+		}
+		return tickArgs{At: at}
+	}
+	s := process(t, pool, clock, append(kinds, text)...)
+	clock.set(instant("2025-06-01T11:00:00Z"))
+	s.look(t.Context())
+	s.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "fine"), 1)
+	require.EqualValues(t, 8, s.w.Stats().Schedules.Errors)
+	_, err := s.tick(t.Context(), "panics")
+	require.ErrorContains(t, err, "no payload (schedule_test.go:")
+	_, err = s.tick(t.Context(), "hangs")
+	require.ErrorIs(t, err, errHung)
+	_, err = s.tick(t.Context(), "ends")
+	require.ErrorIs(t, err, errEnded)
+	_, err = s.tick(t.Context(), "text")
+	require.ErrorIs(t, err, task.ErrInvalidArgs)
+
+	close(release)
+	for _, name := range []string{"ends", "panics", "hangs", "text"} {
+		broken.Store(name, true)
+		testdb.Eventually(t, 10*time.Second, "the tick of "+name, func() bool {
+			_, err := s.tick(t.Context(), name)
+			return err == nil
+		})
+		require.Equal(t, []string{"2025-06-01T11:00:00Z"}, jobsAt(t, pool, name))
+	}
+}
+
+// A process that stops in the middle of a tick does not stop the schedule.
+func TestTickOfAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	clock := &fakeClock{now: instant("2025-06-01T10:30:00Z")}
+	k := scheduledKind("k", "0 * * * *", "UTC", "one")
+	s := process(t, pool, clock, k)
+	clock.set(instant("2025-06-01T11:00:00Z"))
+	other := process(t, pool, clock, k)
+	err := s.w.store.Schedule(t.Context(), "k", func(scheduling *store.Scheduling) error {
+		require.NoError(t, s.deal(t.Context(), scheduling, clock.read(time.Time{}), &done{}))
+		_, err := other.tick(t.Context(), "k")
+		require.ErrorIs(t, err, store.ErrScheduleBusy)
+		testdb.Eventually(t, 30*time.Second, "the server to end the transaction", func() bool {
+			_, err := other.tick(t.Context(), "k")
+			return err == nil
+		})
+		return nil
+	})
+	require.Error(t, err, "it commits nothing any more")
+	require.Len(t, jobsAt(t, pool, "k"), 1)
+}
+
+// Without the lock the cursor decides alone, at any default isolation.
+func TestCursorDecides(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
+		pool := testdb.Migrated(t, testdb.Configure(func(c *pgxpool.Config) {
+			c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
+		}))
+		clock := &fakeClock{now: instant("2025-06-01T10:30:00Z")}
+		k := scheduledKind("k", "0 * * * *", "UTC", "one")
+		s := process(t, pool, clock, k)
+		for n := range 20 {
+			clock.set(instant("2025-06-01T11:00:00Z").Add(time.Duration(n) * time.Hour))
+			var all sync.WaitGroup
+			for range 4 {
+				other := unregistered(t, pool, clock, k)
+				all.Go(func() { other.look(t.Context()) })
+			}
+			all.Wait()
+			require.Len(t, jobsAt(t, pool, "k"), n+1, isolation)
+		}
+		// Somebody else moves it between the reading and the moving.
+		clock.set(instant("2025-06-03T11:00:00Z"))
+		err := s.w.store.Schedule(t.Context(), "k", func(scheduling *store.Scheduling) error {
+			exec(t, pool, `UPDATE pawl.schedules SET cursor = cursor + interval '1 minute'`)
+			return s.deal(t.Context(), scheduling, clock.read(time.Time{}), &done{})
+		})
+		require.ErrorIs(t, err, store.ErrScheduleMoved)
+		require.Len(t, jobsAt(t, pool, "k"), 20, isolation)
+	}
+}
+
+func TestWrongSchedules(t *testing.T) {
+	t.Parallel()
+	pool := testdb.New(t)
+	for _, c := range []struct{ spec, zone, message string }{
+		{"@daily", "Mars/Base", `the schedule of k: there is no time zone "Mars/Base"`},
+		{"@daily", "Local", `the schedule of k: "Local" is no name of a time zone`},
+		{"0 0 31 2 *", "UTC", `the schedule of k: "0 0 31 2 *": it never runs`},
+	} {
+		_, err := New(pool, Config{Tables: []task.Table{taskimpl.Table(taskimpl.Row(scheduledKind("k", c.spec, c.zone, "one"),
+			func(context.Context, *task.Job[tickArgs]) error { return nil }))}})
+		require.ErrorIs(t, err, ErrConfig)
+		require.ErrorContains(t, err, c.message)
 	}
 }
