@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/internal/testdb"
@@ -452,4 +454,78 @@ func TestInvariants(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Old jobs are claimed, retried, given back and cancelled while they move, and
+// their day is tried to be emptied all the time: each of them ends once.
+func TestSurvivorsInTraffic(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	ids := enqueue(t, pool, 600)
+	for n := range 60 {
+		ids = append(ids, enqueue(t, pool, 5, ordered(fmt.Sprint(n)))...)
+	}
+	age(t, pool, 8)
+	old := leaf(t, s, store.Jobs, 8)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	var group errgroup.Group
+	for range 2 {
+		owner := register(t, s, time.Hour)
+		group.Go(func() error {
+			for idle := 0; idle < 200 && ctx.Err() == nil; {
+				claimed, err := s.Claim(ctx, &store.Claim{Owner: owner, Token: uuid.New(), Queue: "q", Limit: 7, Capabilities: []int64{capability}, Ordered: true})
+				if err != nil {
+					return err
+				}
+				idle++
+				var ends []store.Settlement
+				for _, j := range claimed.Jobs {
+					idle = 0
+					outcome := store.Completed
+					if j.Attempt < 3 && rand.IntN(3) == 0 {
+						outcome = store.Retry
+					}
+					ends = append(ends, end(j, outcome))
+				}
+				if _, err := s.Settle(ctx, owner, ends); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		for range 60 {
+			if _, err := store.Cancel(ctx, pool, store.DefaultSchema, ids[rand.IntN(len(ids))]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	moved := 0
+	group.Go(func() error {
+		for ctx.Err() == nil {
+			all, err := s.Survivors(ctx, week, 40)
+			if err != nil {
+				return err
+			}
+			n, err := s.Rekey(ctx, all)
+			if err != nil {
+				return err
+			}
+			moved += n
+			answer, err := s.Empty(ctx, old, 3)
+			if err != nil || answer == store.Emptied {
+				return err
+			}
+		}
+		return nil
+	})
+	require.NoError(t, group.Wait())
+	require.Greater(t, moved, 100)
+	a := audit(t, s)
+	require.Equal(t, store.Audit{Completed: a.Completed, Cancelled: a.Cancelled}, store.Audit{Completed: len(ids) - a.Cancelled, Cancelled: a.Cancelled})
+	sound(t, s)
+	require.False(t, leaf(t, s, store.Jobs, 8).Used)
 }
