@@ -53,6 +53,8 @@ type childConfig struct {
 	DieOnClaim bool
 	// Steps makes it handle the steps of stepTables too.
 	Steps bool
+	// Ticks makes it handle a kind that is scheduled for every second.
+	Ticks bool
 	// Events makes it project events too.
 	Events    bool
 	Retention pawlrt.Retention
@@ -112,6 +114,9 @@ func runChild(text string) error {
 	var steps []task.Table
 	if c.Steps {
 		steps = stepTables(pool)
+	}
+	if c.Ticks {
+		steps = append(steps, table(everySecond(), fine))
 	}
 	settings := pawlrt.Config{
 		Listen: pooled.Listen, PollOnly: pooled.PollOnly,
