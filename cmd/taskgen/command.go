@@ -67,14 +67,14 @@ func (c *command) check(ctx context.Context) error {
 	return nil
 }
 
-// report writes the errors, or without any the notes: all of them, or those about
-// the lock, which taskgen itself has something to do with.
+// report writes the errors, or without any the notes: all of them, or those that
+// are not about a change of a payload, which the check is for.
 func (c *command) report(result *gen.Result, all bool) error {
 	c.found = len(result.Errors) > 0
 	told := result.Errors
 	if !c.found {
 		for _, n := range result.Notes {
-			if all || n.Code == diag.Lock {
+			if all || n.Code == diag.Lock || n.Code == diag.Directive {
 				n.Note = true
 				told = append(told, n)
 			}

@@ -180,7 +180,7 @@ func (u *unit) shapes(modules func(string) string) []evolve.Task {
 			continue
 		}
 		task := evolve.Task{
-			Name: t.Name, Kind: t.Policy.Kind, Shape: s,
+			Name: t.Name, Kind: t.Policy.Kind, Aggregate: t.Policy.Aggregate, Shape: s,
 			Declares: func(name string) bool { return u.pkg.Types.Scope().Lookup(name) != nil },
 			Field:    func(path string) any { return fieldAt(t.Args, path) },
 		}

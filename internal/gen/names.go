@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"strings"
 
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/render"
@@ -50,12 +51,20 @@ func (u *unit) checkKinds() {
 			if b.Policy.KindPos < a.Policy.KindPos {
 				a, b = b, a
 			}
-			u.errorf(diag.Name)(b.Policy.KindPos, "the kind %s of %s is also that of %s at %s: give one of them another with //task:kind NAME",
-				p.Kind, b.Name, a.Name, u.at(a.Policy.KindPos))
+			u.errorf(diag.Name)(b.Policy.KindPos, "the kind %s of %s is also that of %s at %s: give one of them another with //task:%s NAME",
+				p.Kind, b.Name, a.Name, u.at(a.Policy.KindPos), nameDirective(p.Event))
 			continue
 		}
 		kinds[p.Kind] = t
 	}
+}
+
+// nameDirective is the directive that names an event or a task.
+func nameDirective(event bool) string {
+	if event {
+		return "event"
+	}
+	return "kind"
 }
 
 // claim is the first place in a run that names a kind, or an old one.
@@ -87,7 +96,7 @@ func (u *unit) claimKinds(kinds map[string]claim) {
 			kinds[kind] = c
 			return
 		}
-		remedy := "give one of them another with //task:kind NAME"
+		remedy := "give one of them another with //task:" + nameDirective(strings.Contains(kind, ".")) + " NAME"
 		if c.alias || before.alias {
 			remedy = "leave the alias to the task whose jobs these are"
 		}

@@ -54,10 +54,10 @@ func taskImport(file *ast.File) string {
 func isTaskName(x ast.Expr, imported string) bool {
 	switch x := x.(type) {
 	case *ast.Ident:
-		return imported == "." && x.Name == "Task"
+		return imported == "." && declares(x.Name)
 	case *ast.SelectorExpr:
 		qualifier, ok := x.X.(*ast.Ident)
-		return ok && qualifier.Name == imported && x.Sel.Name == "Task"
+		return ok && qualifier.Name == imported && declares(x.Sel.Name)
 	}
 	return false
 }

@@ -13,11 +13,13 @@ import (
 
 // Task is one declaration, as far as decisions depend on it.
 type Task struct {
-	Name    string // in Go
-	Kind    string
-	Aliases []string
-	Accepts []lock.Acceptance
-	Shape   *shape.Shape
+	Name string // in Go
+	Kind string
+	// Aggregate is the type of what an event happens to; empty of a task.
+	Aggregate string
+	Aliases   []string
+	Accepts   []lock.Acceptance
+	Shape     *shape.Shape
 	// Identity is what its idempotency key is made from, or nil.
 	Identity *lock.Identity
 	// Order is what its order key is made from, or nil.
@@ -206,7 +208,7 @@ func (d *decisions) task(i int) {
 			"%s is an old kind of %s, whose jobs may still be stored: choose another, or write //task:alias %s there", t.Kind, h.of, t.Kind)})
 	}
 	kind := &lock.Kind{
-		Task: t.Name, Versions: map[int]*lock.Version{}, Retired: h.retired,
+		Task: t.Name, Aggregate: t.Aggregate, Versions: map[int]*lock.Version{}, Retired: h.retired,
 		Reserved: map[string]rules.Reserved{}, Identity: t.Identity, Order: t.Order,
 	}
 	var before *lock.Kind
@@ -220,6 +222,7 @@ func (d *decisions) task(i int) {
 	if before != nil && len(h.live) > 0 {
 		d.key(i, idempotencyKey, before.Identity, t.Identity, a)
 		d.key(i, orderKey, before.Order, t.Order, a)
+		d.aggregate(i, before.Aggregate, a)
 	}
 	kind.Accepted = a.finish()
 
@@ -285,9 +288,9 @@ func (d *decisions) number(i int, h *history, kind *lock.Kind, a *acceptances) i
 		frozen := *h.live[newest]
 		frozen.Upgrader = true
 		h.live[newest] = &frozen
-		if u := upgrader(t.Name, newest, next); !t.Declares(u.name) {
+		if u := t.upgrader(newest, next); !t.Declares(u.name) {
 			for _, f := range t.together(breaking) {
-				d.problem(Problem{Task: i, Place: AtPayload, Path: f.now(), Code: f.Rule.ID, Message: f.broken(t.Kind, u, a)})
+				d.problem(Problem{Task: i, Place: AtPayload, Path: f.now(), Code: f.Rule.ID, Message: f.broken(t, u, a)})
 			}
 		}
 	}
@@ -345,10 +348,10 @@ func (d *decisions) upgraders(i int, kind *lock.Kind) {
 		if !kind.Versions[n].Upgrader {
 			continue
 		}
-		u := upgrader(t.Name, n, numbers[at+1])
+		u := t.upgrader(n, numbers[at+1])
 		said := slices.ContainsFunc(d.out.Problems, func(p Problem) bool { return p.Task == i && p.Place == AtPayload })
 		if !t.Declares(u.name) && !(said && at == len(numbers)-2) {
-			d.problem(Problem{Task: i, Message: u.missing(t.Kind)})
+			d.problem(Problem{Task: i, Message: u.missing(t)})
 		}
 	}
 }
@@ -361,7 +364,7 @@ func (d *decisions) idle(i int, kind *lock.Kind) {
 		if v := kind.Versions[n]; v != nil && v.Upgrader {
 			continue
 		}
-		if u := upgrader(t.Name, n, 0); t.Declares(u.name) {
+		if u := t.upgrader(n, 0); t.Declares(u.name) {
 			d.out.Notes = append(d.out.Notes, Problem{Task: i, Message: fmt.Sprintf("nothing calls %s any more: remove it", u.name)})
 		}
 	}

@@ -118,6 +118,7 @@ func (d *decisions) successor(name string) (int, bool) {
 		t := &d.Tasks[i]
 		r := 0
 		switch {
+		case t.event() != (old.Aggregate != ""): // a job is no event
 		case t.Name == old.Task:
 			r = 3
 		case d.Reference.Kinds[t.Kind] != nil || len(d.aliases(i)) > 0: // not new

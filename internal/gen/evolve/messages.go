@@ -17,23 +17,36 @@ type step struct {
 	name, signature string
 }
 
-func upgrader(task string, from, to int) step {
-	name := fmt.Sprintf("Upgrade%sV%d", task, from)
-	return step{from, to, name, fmt.Sprintf("func %s(old %sArgsV%d) (%sArgsV%d, error)", name, task, from, task, to)}
+func (t *Task) upgrader(from, to int) step {
+	name, payload := fmt.Sprintf("Upgrade%sV%d", t.Name, from), t.Name+"Args"
+	if t.event() {
+		payload = t.Name + "Payload"
+	}
+	return step{from, to, name, fmt.Sprintf("func %s(old %sV%d) (%sV%d, error)", name, payload, from, payload, to)}
 }
 
-func (s step) missing(kind string) string {
-	return fmt.Sprintf("%s is missing: it makes version %d of stored jobs from version %d\n%s\nif no job of version %d is left, taskgen retire %s %d makes it unnecessary",
-		s.name, s.to, s.from, s.signature, s.from, kind, s.from)
+func (t *Task) event() bool { return t.Aggregate != "" }
+
+// stored is what carries a task's payloads.
+func (t *Task) stored() string {
+	if t.event() {
+		return "event"
+	}
+	return "job"
+}
+
+func (s step) missing(t *Task) string {
+	return fmt.Sprintf("%s is missing: it makes version %d of stored %ss from version %d\n%s\nif no %s of version %d is left, taskgen retire %s %d makes it unnecessary",
+		s.name, s.to, t.stored(), s.from, s.signature, t.stored(), s.from, t.Kind, s.from)
 }
 
 // broken says what a breaking change would do, and what helps.
-func (f finding) broken(kind string, u step, a *acceptances) string {
+func (f finding) broken(t *Task, u step, a *acceptances) string {
 	var b strings.Builder
 	if f.version > 0 {
-		fmt.Fprintf(&b, "stored jobs of %s, version %d, would break: ", kind, f.version)
+		fmt.Fprintf(&b, "stored %ss of %s, version %d, would break: ", t.stored(), t.Kind, f.version)
 	} else {
-		fmt.Fprintf(&b, "stored jobs of %s would break: ", kind)
+		fmt.Fprintf(&b, "stored %ss of %s would break: ", t.stored(), t.Kind)
 	}
 	fmt.Fprintf(&b, "%s%s\nthe upgrader of the new version %d is\n%s\nor, if you know better, accept it with", f.Finding, f.elsewhere(), u.to, u.signature)
 	spent := false
@@ -81,6 +94,25 @@ func (d *decisions) key(i int, k key, before, now *lock.Identity, a *acceptances
 		message += "\nthe one that stands there is about an earlier change, which was merged: give a new reason"
 	}
 	d.problem(Problem{Task: i, Place: k.place, Code: rule.ID, Message: message})
+}
+
+// aggregate adds a problem where the aggregate of an event is another type than
+// at the reference.
+func (d *decisions) aggregate(i int, before string, a *acceptances) {
+	t := &d.Tasks[i]
+	if before == "" || before == t.Aggregate {
+		return
+	}
+	rule, _ := rules.Lookup(rules.AggregateChanged)
+	f := rules.Finding{Rule: rule, Path: ".", Detail: fmt.Sprintf("it was %s and is %s", before, t.Aggregate)}
+	if a.accepts(f) {
+		return
+	}
+	message := fmt.Sprintf("the aggregate of %s changed: %s\nto accept it: %s", t.Kind, f, directive(f))
+	if a.spent(f) {
+		message += "\nthe one that stands there is about an earlier change, which was merged: give a new reason"
+	}
+	d.problem(Problem{Task: i, Place: AtKind, Code: rule.ID, Message: message})
 }
 
 func equalIdentity(a, b *lock.Identity) bool {

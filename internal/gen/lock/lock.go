@@ -87,6 +87,8 @@ type Kind struct {
 	// Task is the Go name of the declaration. It is empty of a kind that is no
 	// longer declared: that one has tombstones alone.
 	Task string
+	// Aggregate is the type of what an event happens to; empty of a task's kind.
+	Aggregate string
 	// AliasOf is the kind that still accepts jobs of this one, which is an old
 	// name of it. The shapes of its versions are there.
 	AliasOf string

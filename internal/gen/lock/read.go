@@ -34,6 +34,7 @@ type (
 	}
 	fileKind struct {
 		Task         string                    `json:"task"`
+		Aggregate    string                    `json:"aggregate"`
 		AliasOf      string                    `json:"alias_of"`
 		Idempotency  []IdentityField           `json:"idempotency"`
 		Organization *IdentityField            `json:"organization"`
@@ -100,7 +101,7 @@ func (f *fileLock) lock() (*Lock, error) {
 		if k == nil {
 			return nil, &Error{Msg: "kind " + name + " is null"}
 		}
-		kind := &Kind{Task: k.Task, AliasOf: k.AliasOf, Versions: map[int]*Version{}, Retired: k.Retired, Reserved: k.Reserved, Accepted: k.Accepted}
+		kind := &Kind{Task: k.Task, Aggregate: k.Aggregate, AliasOf: k.AliasOf, Versions: map[int]*Version{}, Retired: k.Retired, Reserved: k.Reserved, Accepted: k.Accepted}
 		if len(k.Idempotency) > 0 {
 			kind.Identity = &Identity{Fields: k.Idempotency, Organization: k.Organization}
 		}

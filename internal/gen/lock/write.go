@@ -36,6 +36,9 @@ func (k *Kind) entry() value {
 	if k.Task != "" {
 		entry.add("task", line(k.Task))
 	}
+	if k.Aggregate != "" {
+		entry.add("aggregate", line(k.Aggregate))
+	}
 	if k.AliasOf != "" {
 		entry.add("alias_of", line(k.AliasOf))
 	}

@@ -24,7 +24,7 @@ const (
 
 // locals are the names of parameters and variables in generated functions. An
 // import of the same name would be hidden by them, and by those of [localArgs].
-var locals = []string{"args", "ctx", "err", "h", "job", "none", "opts", "raw", stale, "tx", "version"}
+var locals = []string{"aggregateID", "args", "ctx", "err", "fact", "h", "job", "none", "opts", "p", "payload", "raw", stale, "tx", "version"}
 
 // packagesByPath are packages of which the types are known.
 type packagesByPath map[string]*types.Package

@@ -26,13 +26,19 @@ func Names(tasks []*Task) []Name {
 	if len(tasks) == 0 {
 		return nil
 	}
-	names := []Name{
-		{"Handlers", "all queues", token.NoPos},
-		{"Tables", "all queues", token.NoPos},
+	var names []Name
+	if len(queued(tasks)) > 0 {
+		names = append(names, Name{"Handlers", "all queues", token.NoPos}, Name{"Tables", "all queues", token.NoPos})
+	}
+	if len(events(tasks)) > 0 {
+		names = append(names, Name{"Projections", "all events", token.NoPos}, Name{"Events", "all events", token.NoPos})
 	}
 	for _, t := range tasks {
-		of := "the task " + t.Name
-		for _, format := range []string{"Kind%s", "kind%s", "Enqueue%s", "EnqueueMany%s", "decode%s"} {
+		of, formats := "the task "+t.Name, []string{"Kind%s", "kind%s", "Enqueue%s", "EnqueueMany%s", "decode%s"}
+		if t.Policy.Event {
+			of, formats = "the event "+t.Name, []string{"Event%s", "event%s", "Publish%s", "decode%s"}
+		}
+		for _, format := range formats {
 			names = append(names, Name{fmt.Sprintf(format, t.Name), of, t.NamePos})
 		}
 		names = append(names, Name{argsName(t, t.current()), of, t.NamePos})
@@ -62,9 +68,22 @@ func Declares(tasks []*Task, name string) bool {
 		return true
 	}
 	return slices.ContainsFunc(tasks, func(t *Task) bool {
-		number, ok := strings.CutPrefix(name, t.Name+"ArgsV")
+		number, ok := strings.CutPrefix(name, argsPrefix(t))
 		return ok && number != "" && '1' <= number[0] && number[0] <= '9'
 	})
+}
+
+// queued returns the tasks, and events those declarations that are none.
+func queued(tasks []*Task) []*Task { return sorted(tasks, false) }
+func events(tasks []*Task) []*Task { return sorted(tasks, true) }
+
+func sorted(tasks []*Task, event bool) (all []*Task) {
+	for _, t := range tasks {
+		if t.Policy.Event == event {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // queue is one queue with its tasks in the order of their names.

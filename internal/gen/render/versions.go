@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/dave/jennifer/jen"
 	"github.com/pawlgo/pawl/internal/gen/evolve"
@@ -34,7 +35,29 @@ func (t *Task) after(i int) int {
 }
 
 // argsName names the payload type of a version.
-func argsName(t *Task, version int) string { return fmt.Sprintf("%sArgsV%d", t.Name, version) }
+func argsName(t *Task, version int) string { return argsPrefix(t) + strconv.Itoa(version) }
+
+func argsPrefix(t *Task) string {
+	if t.Policy.Event {
+		return t.Name + "PayloadV"
+	}
+	return t.Name + "ArgsV"
+}
+
+// constant names the wire name of a declaration, variable what is made of it.
+func (t *Task) constant() string {
+	if t.Policy.Event {
+		return "Event" + t.Name
+	}
+	return "Kind" + t.Name
+}
+
+func (t *Task) variable() string {
+	if t.Policy.Event {
+		return "event" + t.Name
+	}
+	return "kind" + t.Name
+}
 
 func upgraderName(t *Task, version int) string { return fmt.Sprintf("Upgrade%sV%d", t.Name, version) }
 
@@ -71,7 +94,10 @@ func rows(t *Task) []jen.Code {
 	if t.Policy.Transactional {
 		row, aliasRow = "TxRow", "TxAliasRow"
 	}
-	kind, handler := jen.Op("&").Id("kind"+t.Name), jen.Id("h").Dot("Handle"+t.Name)
+	kind, handler := jen.Op("&").Id(t.variable()), jen.Id("h").Dot("Handle"+t.Name)
+	if t.Policy.Event {
+		row, aliasRow, handler = "EventRow", "EventAliasRow", jen.Id("p").Dot("Project"+t.Name)
+	}
 	all := []jen.Code{jen.Qual(taskimplPath, row).Call(kind, handler)}
 	for _, a := range t.Aliases {
 		var versions []jen.Code
@@ -132,7 +158,7 @@ func decode(file *jen.File, t *Task) {
 		Block(
 			jen.Switch(jen.Id("version")).Block(cases...),
 			jen.Var().Id("none").Add(typeExpr(t.Args)),
-			jen.Return(jen.Id("none"), jen.Qual(taskimplPath, "UnknownVersion").Call(jen.Id("Kind"+t.Name), jen.Id("version"))),
+			jen.Return(jen.Id("none"), jen.Qual(taskimplPath, "UnknownVersion").Call(jen.Id(t.constant()), jen.Id("version"))),
 		)
 }
 

@@ -279,6 +279,6 @@ var fixtures = map[string]fixture{
 // withoutFixture are the rules that two Go types cannot show.
 var withoutFixture = []string{
 	"reserved-name-restored", "reserved-name-reused", // TestReservedNames
-	"module-changed",                                                                    // TestModuleChanged
-	rules.IdempotencyChanged, rules.OrderChanged, rules.KindChanged, rules.CodecChanged, // the lock's
+	"module-changed",                                                                                            // TestModuleChanged
+	rules.IdempotencyChanged, rules.OrderChanged, rules.AggregateChanged, rules.KindChanged, rules.CodecChanged, // the lock's
 }

@@ -4,6 +4,7 @@ package rules
 const (
 	IdempotencyChanged = "idempotency-changed"
 	OrderChanged       = "order-changed"
+	AggregateChanged   = "aggregate-changed"
 	KindChanged        = "kind-changed"
 	CodecChanged       = "codec-changed"
 )
@@ -223,6 +224,10 @@ var table = []Rule{
 		Change: "the fields of the order key changed, their order did, or how one of them is stored",
 		Reason: "a job of the new code gets another key than one of the old code with the same values, and both could run at the same time",
 		Remedy: "keep the fields, or accept that jobs from before and after the change do not wait for each other"},
+	{ID: AggregateChanged, Verdict: Breaking, Back: Lost, Forward: Lost, Declaration: true,
+		Change: "the type of the aggregate that an event happens to changed",
+		Reason: "events from before and after the change would belong to two aggregates, and be projected in no order between them",
+		Remedy: "keep the type, or accept that those from before the change may be projected after those behind it"},
 	{ID: KindChanged, Verdict: Breaking, Back: Fails, Forward: Fails, Declaration: true,
 		Change: "the kind of a task changed",
 		Reason: "the jobs stored under the old kind would find no worker",
