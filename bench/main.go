@@ -6,6 +6,7 @@
 //	go run ./bench -list               what there is
 //	go run ./bench -scenario drain     one scenario
 //	go run ./bench -json FILE          the same numbers for programs
+//	go run ./bench -markdown FILE      and for a document
 //
 // It starts a PostgreSQL server for itself, with fsync on, or takes the one that
 // PAWL_DATABASE_URL names; what the server is set to is printed. Each measurement
@@ -88,6 +89,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	quick := flags.Bool("quick", false, "only the most telling scenarios, smaller")
 	name := flags.String("scenario", "", "only the scenarios `NAME`, separated by commas")
 	file := flags.String("json", "", "also write the results to `FILE`, a JSON array with a row a line")
+	page := flags.String("markdown", "", "also write the report to `FILE` as a section of a document")
 	runs := flags.Int("runs", 3, "how often each value is measured; the median counts")
 	list := flags.Bool("list", false, "list the scenarios and their bars, and do nothing")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to `FILE`")
@@ -152,6 +154,11 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	report.print(stdout)
 	if *file != "" {
 		if err := report.writeJSON(*file); err != nil {
+			return fail(exitFailed, err)
+		}
+	}
+	if *page != "" {
+		if err := report.writeMarkdown(*page, machine, strings.Join(append([]string{"go run ./bench"}, args...), " ")); err != nil {
 			return fail(exitFailed, err)
 		}
 	}

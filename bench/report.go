@@ -169,6 +169,36 @@ func (r report) print(w io.Writer) {
 	}
 }
 
+// markdown writes the report as a section of a document.
+func (r report) markdown(w io.Writer, about, call string) {
+	fmt.Fprintf(w, "```sh\n%s\n```\n\n```text\n%s```\n\n", call, about)
+	fmt.Fprintln(w, "| scenario | ratio | value | bar | |\n|---|---|---|---|---|")
+	for _, x := range r.ratios {
+		verdict := "met"
+		if !x.Met {
+			verdict = "**not met**"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", x.Scenario, x.Metric, short(x.Ratio), x.Bar, verdict)
+	}
+	fmt.Fprintln(w, "\n| scenario | subject | metric | median | unit |\n|---|---|---|---|---|")
+	for _, v := range r.values {
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", v.Scenario, v.Subject, v.Metric, short(v.Value), v.Unit)
+	}
+	if len(r.losses) > 0 {
+		fmt.Fprint(w, "\nWhere Pawl is behind River:\n\n")
+		for _, l := range r.losses {
+			fmt.Fprintln(w, "- "+l)
+		}
+	}
+}
+
+// writeMarkdown writes the report to a file.
+func (r report) writeMarkdown(path, about, call string) error {
+	var b strings.Builder
+	r.markdown(&b, about, call)
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
 // writeJSON writes an array with a row a line.
 func (r report) writeJSON(path string) error {
 	var rows []any

@@ -42,6 +42,22 @@ func TestReport(t *testing.T) {
 	require.Contains(t, out.String(), "Where Pawl is behind River:\n  s, time")
 }
 
+func TestMarkdown(t *testing.T) {
+	t.Parallel()
+	r := report{
+		values: []valueRow{{"s", "pawl", "rate", 200, "jobs/s", []float64{200}}},
+		ratios: []ratioRow{{"s", "faster", 4, "≥ 4.00", true}, {"s", "sooner", 2, "≤ 1.00", false}},
+		losses: []string{"s, time: 200 ms, River 100"},
+	}
+	var out strings.Builder
+	r.markdown(&out, "Machine: mine\n", "go run ./bench")
+	require.Equal(t, "```sh\ngo run ./bench\n```\n\n```text\nMachine: mine\n```\n\n"+
+		"| scenario | ratio | value | bar | |\n|---|---|---|---|---|\n"+
+		"| s | faster | 4.00 | ≥ 4.00 | met |\n| s | sooner | 2.00 | ≤ 1.00 | **not met** |\n"+
+		"\n| scenario | subject | metric | median | unit |\n|---|---|---|---|---|\n| s | pawl | rate | 200 | jobs/s |\n"+
+		"\nWhere Pawl is behind River:\n\n- s, time: 200 ms, River 100\n", out.String())
+}
+
 func TestShort(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{0: "0.00", 12345.6: "12346", 99.96: "100.0", 1.234: "1.23", 0.01234: "0.0123"} {
