@@ -200,6 +200,28 @@ func TestSettleWithoutARow(t *testing.T) {
 	}
 }
 
+// Somebody deletes the job's row while its settlement is under way: the job is in
+// one place all the same.
+func TestRowDeletedDuringSettlement(t *testing.T) {
+	t.Parallel()
+	for outcome, table := range map[store.Outcome]string{store.Retry: "ready", store.GiveBack: "ready", store.Dead: "dead_letters"} {
+		t.Run(fmt.Sprint(outcome), func(t *testing.T) {
+			t.Parallel()
+			s, pool := open(t)
+			owner := register(t, s, time.Minute)
+			enqueue(t, pool, 1)
+			jobs := claim(t, s, owner, 1)
+			exec(t, pool, `CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM pawl.jobs; RETURN NULL; END $$`)
+			exec(t, pool, `CREATE TRIGGER meddle AFTER INSERT ON pawl.`+table+` FOR EACH STATEMENT EXECUTE FUNCTION meddle()`)
+			recorded, err := s.Settle(t.Context(), owner, []store.Settlement{settlement(jobs[0], outcome)})
+			require.NoError(t, err)
+			require.Equal(t, []store.Outcome{outcome}, recorded)
+			require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.quarantine`))
+			require.Equal(t, 1, query[int](t, pool, `SELECT (SELECT count(*) FROM pawl.ready) + (SELECT count(*) FROM pawl.outcomes)`))
+		})
+	}
+}
+
 // What an earlier accident left does not stop a settlement: a dead letter or an
 // error of the same job, a job without a row, a day without a partition.
 func TestSettleAmongLeftovers(t *testing.T) {

@@ -38,6 +38,7 @@ AS $$
 DECLARE
 	v_now  timestamptz;
 	v_day  integer;
+	v_kept uuid[]; -- those that wait again or are dead letters: they had their row
 	v_lost uuid[]; -- those that are set aside
 BEGIN
 	PERFORM FROM leases l WHERE l.token = ANY (p_tokens) AND l.owner = p_owner ORDER BY l.token FOR UPDATE;
@@ -57,34 +58,46 @@ BEGIN
 		-- Of jobs whose lease was lost, one may have been the reason. Twice in a
 		-- row, or with one attempt left, and it runs alone from now on, so that it
 		-- takes no others with it when it ends its process again.
-		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
-		SELECT j.queue, j.priority, v_now + COALESCE(a.delay_us, 0) * interval '1 microsecond', a.id, a.day, j.capability,
-			CASE a.outcome WHEN 4 THEN GREATEST(a.attempt - 1, 0) ELSE LEAST(a.attempt, 32766) END,
-			a.outcome = 7 AND (a.attempt + 1 >= j.max_attempts
-				OR EXISTS (SELECT FROM job_errors e WHERE e.job_id = a.id AND e.attempt = a.attempt - 1 AND e.code = 'lease_lost'))
-		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
-		CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
-		WHERE a.outcome IN (2, 4, 7);
+		WITH back AS (
+			INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
+			SELECT j.queue, j.priority, v_now + COALESCE(a.delay_us, 0) * interval '1 microsecond', a.id, a.day, j.capability,
+				CASE a.outcome WHEN 4 THEN GREATEST(a.attempt - 1, 0) ELSE LEAST(a.attempt, 32766) END,
+				a.outcome = 7 AND (a.attempt + 1 >= j.max_attempts
+					OR EXISTS (SELECT FROM job_errors e WHERE e.job_id = a.id AND e.attempt = a.attempt - 1 AND e.code = 'lease_lost'))
+			FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
+			WHERE a.outcome IN (2, 4, 7)
+			RETURNING id
+		)
+		SELECT array_agg(b.id) INTO v_kept FROM back b;
 	END IF;
 
 	IF 3 = ANY (p_outcomes) THEN
-		INSERT INTO dead_letters (job_id, kind, queue, version, capability, priority, organization_id, attempts, max_attempts,
-			code, summary, enqueued_at, died_at, args)
-		SELECT a.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, a.attempt, j.max_attempts,
-			COALESCE(a.code, 'unknown'), COALESCE(a.summary, ''), j.enqueued_at, v_now, j.args
-		FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
-		CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
-		WHERE a.outcome = 3
-		ON CONFLICT DO NOTHING;
+		WITH died AS MATERIALIZED (
+			SELECT a.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, a.attempt, j.max_attempts,
+				COALESCE(a.code, 'unknown') AS code, COALESCE(a.summary, '') AS summary, j.enqueued_at, j.args
+			FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
+			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
+			WHERE a.outcome = 3
+		), letters AS (
+			INSERT INTO dead_letters (job_id, kind, queue, version, capability, priority, organization_id, attempts, max_attempts,
+				code, summary, enqueued_at, died_at, args)
+			SELECT d.id, d.kind, d.queue, d.version, d.capability, d.priority, d.organization_id, d.attempt, d.max_attempts,
+				d.code, d.summary, d.enqueued_at, v_now, d.args
+			FROM died d
+			ON CONFLICT DO NOTHING
+		)
+		SELECT v_kept || array_agg(d.id) INTO v_kept FROM died d;
 	END IF;
 
+	-- Not by another look for the row, which somebody may have deleted since.
 	IF p_outcomes && '{2,3,4,6,7}'::smallint[] THEN
 		WITH lost AS (
 			INSERT INTO quarantine (job_id, job_day, queue, attempts, found_at, reason)
 			SELECT a.id, a.day, a.queue, a.attempt, v_now, COALESCE(a.summary, 'the job has no row')
 			FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
-			LEFT JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j ON true
-			WHERE a.outcome = 6 OR (a.outcome IN (2, 3, 4, 7) AND j.id IS NULL)
+			LEFT JOIN unnest(v_kept) k(id) ON k.id = a.id
+			WHERE a.outcome = 6 OR (a.outcome IN (2, 3, 4, 7) AND k.id IS NULL)
 			RETURNING job_id
 		)
 		SELECT array_agg(l.job_id) INTO v_lost FROM lost l;
