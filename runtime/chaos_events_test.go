@@ -30,7 +30,7 @@ func (s *storm) event(t *testing.T) {
 		s.cut(t)
 	case x < 48:
 		s.pause(t)
-	case x < 62:
+	case x < 56:
 		s.lock(t)
 	default:
 		s.write(t)
@@ -110,11 +110,12 @@ func (s *storm) lock(t *testing.T) {
 	tables := []string{"ready", "leases", "processes", "ordered", "jobs", "idempotency_keys", "order_turns", "outcomes"}
 	table := tables[s.r.IntN(len(tables))]
 	statement := fmt.Sprintf(`SELECT FROM pawl.%s ORDER BY random() LIMIT %d FOR UPDATE`, table, 1+s.r.IntN(50))
-	if s.r.IntN(3) == 0 {
+	held := time.Duration(100+s.r.IntN(1700)) * time.Millisecond
+	if s.r.IntN(5) == 0 { // which stops nearly everybody
+		held /= 3
 		modes := []string{"SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE"}
 		statement = fmt.Sprintf(`LOCK TABLE pawl.%s IN %s MODE`, table, modes[s.r.IntN(len(modes))])
 	}
-	held := time.Duration(100+s.r.IntN(1700)) * time.Millisecond
 	t.Logf("for %v %s", held, statement)
 	s.locks.Go(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), held)
