@@ -1,5 +1,6 @@
 // Package declare finds the tasks that a package declares: exported struct types
-// whose only field is an embedded task.Task of a payload type.
+// whose only field is an embedded task.Task of a payload type. An event, which
+// embeds task.Event, counts among them.
 package declare
 
 import (
@@ -141,6 +142,8 @@ func (f *finder) typeSpec(gen *ast.GenDecl, spec *ast.TypeSpec) {
 	switch {
 	case spec.Assign.IsValid():
 		f.errorf(spec.Name.Pos(), "%s is an alias: declare a task as type %s struct{ %s }", name, name, types.ExprString(embedded.Type))
+	case !ast.IsExported(name) && t.Event:
+		f.errorf(spec.Name.Pos(), "%s is not exported: an event is an exported type, since the function that publishes it is", name)
 	case !ast.IsExported(name):
 		f.errorf(spec.Name.Pos(), "%s is not exported: a task is an exported type, since its enqueue functions are", name)
 	}

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"slices"
+	"strings"
 
 	"github.com/pawlgo/pawl/internal/gen/directive"
 )
@@ -21,7 +22,11 @@ func (f *finder) strays(file *ast.File) {
 		}
 		for _, c := range group.List {
 			if d, ok := ast.ParseDirective(c.Slash, c.Text); ok && d.Tool == directive.Tool {
-				f.errorf(c.Slash, "//task:%s belongs to no task: %s", d.Name, f.place(file, group))
+				what, place := "task", f.place(file, group)
+				if d.Name == "event" {
+					what, place = "event", strings.ReplaceAll(place, "task.Task", "task.Event")
+				}
+				f.errorf(c.Slash, "//task:%s belongs to no %s: %s", d.Name, what, place)
 			}
 		}
 	}
