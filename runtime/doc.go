@@ -63,6 +63,17 @@
 // handler's context ends with [task.ErrCancelled], and its job gets no other
 // attempt. [task.Pause] stops all claims from a queue.
 //
+// # Schedules
+//
+// A task with //task:schedule has jobs that nobody enqueues. Each worker that has
+// it in its tables looks after its ticks, by the database's clock; a tick's job is
+// stored in the transaction that moves the schedule's cursor, so that there is one
+// for each tick, whoever dies. A tick that is found more than 30 seconds late was
+// missed, and the declared policy decides about it. Workers declare their
+// schedules when they start; of those that disagree, the one that started last is
+// right. [task.RunNow], [task.PauseSchedule] and [task.ResumeSchedule] control
+// them; the view schedule_status shows them. [Worker.Drain] makes no such jobs.
+//
 // # Wake-ups
 //
 // A queue that has become idle looks for work by itself for some milliseconds

@@ -68,10 +68,28 @@
 // its effects on this database happen exactly once. With //task:order jobs of
 // equal fields run one at a time, in the order of their enqueue.
 //
+// # Schedules
+//
+// With //task:schedule a task runs by the clock, at the ticks of a cron
+// expression, without anybody's enqueue: one job for each tick, however many
+// workers there are. Where the payload has fields, the declaration has a method
+// that makes them:
+//
+//	// Report sums up a day, in the night after it.
+//	//
+//	//task:queue reports
+//	//task:schedule "30 2 * * *" zone=America/Los_Angeles missed=all
+//	type Report struct{ task.Task[ReportArgs] }
+//
+//	func (Report) ScheduledArgs(at time.Time) ReportArgs {
+//		return ReportArgs{Day: at.AddDate(0, 0, -1).Format(time.DateOnly)}
+//	}
+//
 // # Control
 //
 // [Cancel] and [CancelOrganization] end jobs, [Pause] and [Resume] stop and
-// start a queue in every process. Each takes a transaction, as an enqueue does.
+// start a queue in every process, [RunNow], [PauseSchedule] and [ResumeSchedule] do
+// that to a schedule. Each takes a transaction, as an enqueue does.
 //
 // The package starts no goroutine and holds no state; package runtime runs the
 // handlers.
