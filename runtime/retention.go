@@ -13,10 +13,10 @@ import (
 
 // The defaults of [Retention].
 const (
-	DefaultHistory     = 7 * 24 * time.Hour
-	DefaultDeadLetters = 30 * 24 * time.Hour
-	DefaultArchive     = 90 * 24 * time.Hour
-	DefaultEvery       = time.Hour
+	DefaultHistory        = 7 * 24 * time.Hour
+	DefaultDeadLetters    = 30 * 24 * time.Hour
+	DefaultArchive        = 90 * 24 * time.Hour
+	DefaultRetentionEvery = time.Hour
 )
 
 const (
@@ -73,7 +73,7 @@ func (r Retention) withDefaults() (Retention, error) {
 	r.Outcomes = cmp.Or(r.Outcomes, r.History)
 	r.DeadLetters = cmp.Or(r.DeadLetters, DefaultDeadLetters)
 	r.Archive = cmp.Or(r.Archive, DefaultArchive)
-	r.Every = cmp.Or(r.Every, DefaultEvery)
+	r.Every = cmp.Or(r.Every, DefaultRetentionEvery)
 	switch {
 	case r.History > 0 && r.History < day:
 		// Jobs leave by whole days, and an unfinished one moves a day before.
