@@ -54,8 +54,13 @@ type Retention struct {
 	// Outcomes is how long it is known how a job ended, and with which errors,
 	// counted from the end; as long as History where zero, and never shorter.
 	Outcomes time.Duration
-	// DeadLetters is how long dead letters are kept, counted from their death;
-	// 30 days where zero.
+	// Events is how long an event is kept after it was published, once it is over,
+	// and how long it is known how it ended; as long as History where zero, at
+	// least a day. It leaves by whole days, as jobs do.
+	Events time.Duration
+	// DeadLetters is how long dead letters are kept, and dead events, counted from
+	// their death; 30 days where zero. A dead event that holds up its aggregate is
+	// kept in any case.
 	DeadLetters time.Duration
 	// ArchiveFinished moves finished jobs to the table archive when their
 	// History is over, instead of removing them.
@@ -71,6 +76,7 @@ type Retention struct {
 func (r Retention) withDefaults() (Retention, error) {
 	r.History = cmp.Or(r.History, DefaultHistory)
 	r.Outcomes = cmp.Or(r.Outcomes, r.History)
+	r.Events = cmp.Or(r.Events, r.History)
 	r.DeadLetters = cmp.Or(r.DeadLetters, DefaultDeadLetters)
 	r.Archive = cmp.Or(r.Archive, DefaultArchive)
 	r.Every = cmp.Or(r.Every, DefaultRetentionEvery)
@@ -78,6 +84,8 @@ func (r Retention) withDefaults() (Retention, error) {
 	case r.History > 0 && r.History < day:
 		// Jobs leave by whole days, and an unfinished one moves a day before.
 		return r, wrong("Retention.History is %v: use 24h or more, or a negative duration to keep jobs for ever", r.History)
+	case r.Events > 0 && r.Events < day:
+		return r, wrong("Retention.Events is %v: use 24h or more, or a negative duration to keep events for ever", r.Events)
 	case r.History < 0 && r.Outcomes > 0:
 		return r, wrong("Retention.Outcomes is %v, and History is for ever: a job is kept with its outcome, so leave Outcomes out", r.Outcomes)
 	case r.Outcomes > 0 && r.Outcomes < r.History:
@@ -184,6 +192,7 @@ func (p *pass) run() {
 			p.empty(l)
 		}
 	}
+	p.events()
 	for _, l := range p.leaves() {
 		// Whoever is about to add to a day has begun before its end.
 		if l.State != store.Attached || !l.Used && l.Over > day {
@@ -254,9 +263,11 @@ func (p *pass) archive(l store.Leaf) {
 	}
 }
 
-func (p *pass) empty(l store.Leaf) {
+func (p *pass) empty(l store.Leaf) { p.emptyBy(l, p.w.store.Empty) }
+
+func (p *pass) emptyBy(l store.Leaf, try func(context.Context, store.Leaf, int) (store.Emptying, error)) {
 	p.step("empty a day that is over", func(ctx context.Context) error {
-		answer, err := p.w.store.Empty(ctx, l, emptyTries)
+		answer, err := try(ctx, l, emptyTries)
 		switch {
 		case err != nil:
 		case answer == store.Emptied:

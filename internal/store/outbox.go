@@ -351,10 +351,11 @@ func (s *Store) EventLeaves(ctx context.Context) ([]Leaf, error) {
 }
 
 // RekeyEvents moves pending events to today, so that their days can be emptied
-// at an age, and returns how many: at most limit, and then there may be more.
-func (s *Store) RekeyEvents(ctx context.Context, age time.Duration, limit int) (moved int, err error) {
-	err = s.callRow(ctx, `SELECT `+s.schema+`.rekey_events($1, $2)`, []any{age.Microseconds(), limit}, &moved)
-	return moved, err
+// at an age, and returns how many, at most limit, and out of which days. Where it
+// is as many as that, there may be more.
+func (s *Store) RekeyEvents(ctx context.Context, age time.Duration, limit int) (moved int, days []int, err error) {
+	err = s.callRow(ctx, `SELECT moved, days FROM `+s.schema+`.rekey_events($1, $2)`, []any{age.Microseconds(), limit}, &moved, &days)
+	return moved, days, err
 }
 
 // EmptyEvents is [Store.Empty] of the outbox.

@@ -276,9 +276,10 @@ func TestEventDaysAreEmptied(t *testing.T) {
 	}
 	require.Equal(t, store.Needed, empty(store.Events))
 	require.Equal(t, store.Needed, empty(store.EventOutcomes))
-	moved, err := s.RekeyEvents(t.Context(), 7*24*time.Hour, 100)
+	moved, days, err := s.RekeyEvents(t.Context(), 7*24*time.Hour, 100)
 	require.NoError(t, err)
 	require.Equal(t, 2, moved)
+	require.Equal(t, []int{leaf(store.Events).Day}, days)
 	require.Equal(t, store.Emptied, empty(store.Events))
 	require.Equal(t, store.Emptied, empty(store.EventOutcomes))
 	gone, err := s.Remove(t.Context(), leaf(store.Events))

@@ -366,8 +366,9 @@ END $$;
 
 -- Moves pending events that are older than p_age to today, so that their days
 -- can be emptied. It leaves alone aggregates that a relay is just working on.
--- Answers how many moved; another call goes on where that is p_limit.
-CREATE FUNCTION {schema}.rekey_events(p_age_us bigint, p_limit integer) RETURNS bigint
+-- Answers how many moved, and out of which days; another call goes on where that
+-- is p_limit.
+CREATE FUNCTION {schema}.rekey_events(p_age_us bigint, p_limit integer, OUT moved bigint, OUT days integer[])
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 SET jit = off
@@ -377,8 +378,8 @@ DECLARE
 	v_day    integer := day_of(clock_timestamp());
 	v_before integer := day_of(clock_timestamp() - p_age_us * interval '1 microsecond' + interval '1 day');
 	v_locked uuid[];
-	v_moved  bigint;
 BEGIN
+	moved := 0; days := '{}';
 	IF to_regclass('events_d' || v_day) IS NULL THEN
 		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
 	END IF;
@@ -388,7 +389,7 @@ BEGIN
 				SELECT p.aggregate FROM pending_events p WHERE p.day < LEAST(v_before, v_day) LIMIT p_limit) p
 			ORDER BY p.aggregate OFFSET 0) a OFFSET 0) l;
 	IF v_locked IS NULL THEN
-		RETURN 0;
+		RETURN;
 	END IF;
 	WITH mine AS MATERIALIZED (
 		SELECT p.aggregate, p.seq, p.id, p.day FROM pending_events p
@@ -399,11 +400,10 @@ BEGIN
 		INSERT INTO events (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at, trace_context, payload)
 		SELECT v_day, g.id, g.seq, g.type, g.aggregate_type, g.aggregate_id, g.organization_id, g.version, g.capability, g.occurred_at, g.published_at, g.trace_context, g.payload
 		FROM gone g
-	), moved AS (
-		UPDATE pending_events p SET day = v_day FROM mine m WHERE p.aggregate = m.aggregate AND p.seq = m.seq RETURNING p.id
+	), rekeyed AS (
+		UPDATE pending_events p SET day = v_day FROM mine m WHERE p.aggregate = m.aggregate AND p.seq = m.seq RETURNING m.day AS was
 	)
-	SELECT count(*) INTO v_moved FROM moved;
-	RETURN v_moved;
+	SELECT count(*), COALESCE(array_agg(DISTINCT r.was), '{}') INTO moved, days FROM rekeyed r;
 END $$;
 
 -- Partitions of days of the outbox, as leaves() has them of the jobs'.
