@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,7 @@ func TestRetention(t *testing.T) {
 	require.NoError(t, err)
 	fields := reflect.TypeFor[pawlrt.Retention]()
 	for i := range fields.NumField() {
-		require.Contains(t, string(raw), "`"+fields.Field(i).Name+"`")
+		name := fields.Field(i).Name
+		require.True(t, strings.Contains(string(raw), "`"+name+"`"), "the page says nothing of %s", name)
 	}
 }
