@@ -244,6 +244,7 @@ func (s *scheduler) look(ctx context.Context) time.Duration {
 	}
 	read, now := time.Now(), s.now(database)
 	wait := scheduleInterval
+	s.restore(ctx, states)
 	for _, x := range states {
 		if x.Removed {
 			continue // by a process that started later
@@ -264,6 +265,22 @@ func (s *scheduler) look(ctx context.Context) time.Duration {
 		}
 	}
 	return wait - time.Since(read)
+}
+
+// restore declares again what is not registered any more: somebody has deleted
+// it, or gone back to a backup.
+func (s *scheduler) restore(ctx context.Context, states []store.ScheduleState) {
+	if len(states) == len(s.names) {
+		return
+	}
+	for _, kind := range s.names {
+		if slices.ContainsFunc(states, func(x store.ScheduleState) bool { return x.Kind == kind }) {
+			continue
+		}
+		if err := s.declare(ctx, kind); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrScheduleBusy) {
+			s.failed("cannot register a schedule again", err, "kind", kind)
+		}
+	}
 }
 
 // next is the first tick that has not been dealt with.

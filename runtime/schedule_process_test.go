@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawlgo/pawl/internal/testdb"
+	"github.com/pawlgo/pawl/migrations"
 	pawlrt "github.com/pawlgo/pawl/runtime"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
@@ -86,4 +87,22 @@ func TestRunNowInAWorker(t *testing.T) {
 	require.NoError(t, task.RunNow(t.Context(), task.Autocommit(pool), "yearly"))
 	receive(t, ran, "the job")
 	testdb.Eventually(t, slow, "the statistics", func() bool { return w.Stats().Schedules == pawlrt.ScheduleStats{Runs: 1} })
+}
+
+func TestSchedulesInAnotherSchema(t *testing.T) {
+	t.Parallel()
+	const schema = `a "schema"`
+	pool := testdb.New(t)
+	require.NoError(t, migrations.Up(t.Context(), pool, migrations.Options{Schema: schema}))
+	ran := make(chan int, 1000)
+	start(t, pool, pawlrt.Config{Schema: schema, Tables: []task.Table{table(everySecond(), func(_ context.Context, job *task.Job[args]) error {
+		ran <- job.Args.N
+		return nil
+	})}})
+	require.NotEqual(t, receive(t, ran, "a tick"), receive(t, ran, "another"))
+	tx := task.InSchema(task.Autocommit(pool), schema)
+	changed, err := task.PauseSchedule(t.Context(), tx, "every_second")
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.ErrorIs(t, task.RunNow(t.Context(), task.Autocommit(pool), "every_second"), task.ErrNotMigrated)
 }

@@ -88,8 +88,9 @@
 // # Control
 //
 // [Cancel] and [CancelOrganization] end jobs, [Pause] and [Resume] stop and
-// start a queue in every process, [RunNow], [PauseSchedule] and [ResumeSchedule] do
-// that to a schedule. Each takes a transaction, as an enqueue does.
+// start a queue in every process. [RunNow] asks for a job of a schedule,
+// [PauseSchedule] and [ResumeSchedule] stop and start its ticks. Each takes a
+// transaction, as an enqueue does.
 //
 // The package starts no goroutine and holds no state; package runtime runs the
 // handlers.

@@ -124,7 +124,11 @@ func (s *Store) scheduling(ctx context.Context, conn *pgx.Conn, kind string, do 
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // after Commit it does nothing
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = tx.Rollback(ctx) // after Commit it does nothing
+	}()
 	var locked bool
 	var setting string
 	if err := tx.QueryRow(ctx, `SELECT set_config('idle_in_transaction_session_timeout', $2::text, true), pg_try_advisory_xact_lock($1::bigint)`,
