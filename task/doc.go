@@ -85,6 +85,16 @@
 //		return ReportArgs{Day: at.AddDate(0, 0, -1).Format(time.DateOnly)}
 //	}
 //
+// # Events
+//
+// An [Event] is a fact, published in the transaction of the change that it is
+// about. A worker projects it: the generated interface Projections has a method
+// for each event, which gets a [Fact] and a transaction that commits together
+// with the mark that this is done. The events of an aggregate are projected one at
+// a time, in the order of their commits. One whose attempts are spent is dead, and
+// holds up its aggregate until [RetryEvent] or [SkipEvent], or lets it go on, as
+// it is declared.
+//
 // # Control
 //
 // [Cancel] and [CancelOrganization] end jobs, [Pause] and [Resume] stop and
