@@ -441,12 +441,17 @@ func TestRunNow(t *testing.T) {
 	require.Contains(t, jobs[0], "+05:45")
 	require.Equal(t, ScheduleStats{Runs: 3}, s.w.Stats().Schedules)
 
+	exec(t, pool, `INSERT INTO pawl.schedule_requests SELECT 'k', now() FROM generate_series(1, 150)`)
+	s.look(t.Context())
+	s.look(t.Context())
+	require.Len(t, jobsAt(t, pool, "k"), 153, "at the same time")
+
 	rolledBack, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, task.RunNow(t.Context(), rolledBack, "k"))
 	require.NoError(t, rolledBack.Rollback(t.Context()))
 	s.look(t.Context())
-	require.Len(t, jobsAt(t, pool, "k"), 3)
+	require.Len(t, jobsAt(t, pool, "k"), 153)
 }
 
 // Nobody's open transaction holds up ticks.

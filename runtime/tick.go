@@ -120,7 +120,7 @@ func (s *scheduler) deal(ctx context.Context, t *store.Scheduling, now time.Time
 		last, _ := spec.Due(x.Cursor, now, zone, 1)
 		todo = ticks{cursor: last[0]}
 	}
-	stores, err := s.prepare(ctx, x.Kind, todo.run)
+	stores, err := s.prepare(ctx, x.Kind, todo.run, true)
 	if err != nil {
 		return err
 	}
@@ -131,11 +131,14 @@ func (s *scheduler) deal(ctx context.Context, t *store.Scheduling, now time.Time
 		return err
 	}
 	x.Cursor = todo.cursor
-	made, err := s.enqueue(ctx, t, todo.run, stores)
+	m, err := s.enqueue(ctx, t, stores)
+	if err == nil && m.jobs > 0 {
+		err = t.Ticked(ctx, todo.run[m.last], m.id, m.jobs)
+	}
 	if err != nil {
 		return err
 	}
-	d.ticks += made
+	d.ticks += m.jobs
 	d.missed += todo.missed
 	d.skipped += todo.skipped
 	return nil
@@ -157,36 +160,37 @@ func (s *scheduler) request(ctx context.Context, t *store.Scheduling, d *done) e
 	for i := range wanted {
 		wanted[i] = wanted[i].In(zone)
 	}
-	stores, err := s.prepare(ctx, t.State.Kind, wanted)
+	stores, err := s.prepare(ctx, t.State.Kind, wanted, false)
 	if err != nil {
 		return err
 	}
-	made, err := s.enqueue(ctx, t, wanted, stores)
-	d.runs += made
+	m, err := s.enqueue(ctx, t, stores)
+	d.runs += m.jobs
 	return err
 }
 
-// enqueue stores the jobs of ticks and returns how many are new.
-func (s *scheduler) enqueue(ctx context.Context, t *store.Scheduling, at []time.Time, stores []dispatch.Store) (made int, err error) {
-	var last uuid.UUID
-	var lastAt time.Time
+// made is what became of prepared jobs.
+type made struct {
+	jobs int       // that are new
+	last int       // the position of the last of them
+	id   uuid.UUID // and its id
+}
+
+// enqueue stores prepared jobs.
+func (s *scheduler) enqueue(ctx context.Context, t *store.Scheduling, stores []dispatch.Store) (m made, err error) {
 	for i, enqueue := range stores {
 		id, duplicate, err := enqueue(ctx, t.Tx, s.w.schema)
 		if err != nil {
-			return 0, err
+			return made{}, err
 		}
 		if !duplicate {
-			made++
-			last, lastAt = id, at[i]
+			m = made{jobs: m.jobs + 1, last: i, id: id}
 		}
 	}
-	if made == 0 {
-		return 0, nil
-	}
-	return made, t.Ticked(ctx, lastAt, last, made)
+	return m, nil
 }
 
-// prepared are the jobs of some ticks.
+// prepared are jobs that wait to be stored.
 type prepared struct {
 	stores []dispatch.Store
 	err    error
@@ -198,10 +202,10 @@ var (
 	errEnded = errors.New("ScheduledArgs has ended its goroutine")
 )
 
-// prepare makes the jobs of some ticks by code of the application's, which gets a
+// prepare makes jobs of some instants by code of the application's, which gets a
 // goroutine of its own: it must not be able to stop a worker from stopping. While
 // one does not return, its kind gets no other.
-func (s *scheduler) prepare(ctx context.Context, kind string, at []time.Time) ([]dispatch.Store, error) {
+func (s *scheduler) prepare(ctx context.Context, kind string, at []time.Time, tick bool) ([]dispatch.Store, error) {
 	if len(at) == 0 {
 		return nil, nil
 	}
@@ -217,7 +221,7 @@ func (s *scheduler) prepare(ctx context.Context, kind string, at []time.Time) ([
 	go func() {
 		p := prepared{err: errEnded}
 		defer func() { answer <- p }()
-		p = prepareAll(s.kinds[kind], at)
+		p = prepareAll(s.kinds[kind], at, tick)
 	}()
 	late := time.NewTimer(prepareTimeout)
 	defer late.Stop()
@@ -233,9 +237,9 @@ func (s *scheduler) prepare(ctx context.Context, kind string, at []time.Time) ([
 	}
 }
 
-func prepareAll(x *dispatch.Schedule, at []time.Time) (p prepared) {
+func prepareAll(x *dispatch.Schedule, at []time.Time, tick bool) (p prepared) {
 	for _, t := range at {
-		enqueue, err := x.Prepare(t)
+		enqueue, err := x.Prepare(t, tick)
 		if err != nil {
 			return prepared{err: err}
 		}

@@ -89,9 +89,10 @@ type Schedule struct {
 	Spec   string // a cron expression
 	Zone   string // an IANA name
 	Missed string // skip, one or all: what becomes of missed ticks
-	// Prepare makes the job of a tick and returns what stores it. It calls code of
-	// the application's; a panic of that is an error like any other.
-	Prepare func(at time.Time) (Store, error)
+	// Prepare makes the job of an instant and returns what stores it: that of a
+	// tick, which there can be once, or one besides. It calls code of the
+	// application's; a panic of that is an error like any other.
+	Prepare func(at time.Time, tick bool) (Store, error)
 }
 
 // Store stores a prepared job in a transaction. Duplicate says that a job of that

@@ -24,8 +24,14 @@ type Schedule[A any] struct {
 // somebody might set that back by hand.
 const tickKeep = 24 * time.Hour
 
-// tickKey names a job by its tick. An application's keys do not begin like that.
-func tickKey(at time.Time) string { return "pawl.tick " + at.UTC().Format(time.RFC3339Nano) }
+// scheduleKey names a job by its tick, or by nothing that another has. An
+// application's keys do not begin like that.
+func scheduleKey(at time.Time, tick bool) string {
+	if tick {
+		return "pawl.tick " + at.UTC().Format(time.RFC3339Nano)
+	}
+	return "pawl.run " + uuid.NewString()
+}
 
 func (k *Kind[A]) schedule() *dispatch.Schedule {
 	if k.Schedule == nil {
@@ -33,12 +39,12 @@ func (k *Kind[A]) schedule() *dispatch.Schedule {
 	}
 	return &dispatch.Schedule{
 		Spec: k.Schedule.Spec, Zone: k.Schedule.Zone, Missed: k.Schedule.Missed,
-		Prepare: func(at time.Time) (dispatch.Store, error) {
+		Prepare: func(at time.Time, tick bool) (dispatch.Store, error) {
 			args, err := k.Schedule.safely(at)
 			if err != nil {
 				return nil, err
 			}
-			return prepare(k.declared(), k.payload(&args), at)
+			return prepare(k.declared(), k.payload(&args), at, scheduleKey(at, tick))
 		},
 	}
 }
@@ -52,11 +58,11 @@ func (s *Schedule[A]) safely(at time.Time) (args A, err error) {
 	return args, nil
 }
 
-// prepare makes the job of a tick as an enqueue would, but that the tick's key
-// takes the place of the declared one.
-func prepare(d declared, p payload, at time.Time) (dispatch.Store, error) {
+// prepare makes a job as an enqueue would, but that its key takes the place of
+// the declared one.
+func prepare(d declared, p payload, at time.Time, key string) (dispatch.Store, error) {
 	batch, err := plan(d, 1, func(int) payload { return p },
-		[]task.EnqueueOption{task.Key(tickKey(at), tickKeep), task.At(at)})
+		[]task.EnqueueOption{task.Key(key, tickKeep), task.At(at)})
 	if err != nil {
 		return nil, err
 	}
