@@ -11,6 +11,9 @@ import (
 // schedule checks the method that makes payloads of a schedule's ticks: what runs
 // by itself has nobody to say what its payload is.
 func (u *unit) schedule(t *render.Task, d *declare.Task) {
+	if d.Event {
+		return // it has none, and a directive that says otherwise is an error
+	}
 	args := u.checker.TypeName(t.Args)
 	switch s := t.Policy.Schedule; {
 	case s == nil && d.Scheduled == nil:

@@ -9,7 +9,6 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
-	"strings"
 
 	"github.com/pawlgo/pawl/internal/gen/diag"
 	"github.com/pawlgo/pawl/internal/gen/directive"
@@ -302,11 +301,11 @@ func (f *finder) methods() {
 			if isOurs(method) {
 				continue
 			}
-			if method.Name() == ScheduledMethod {
+			if method.Name() == ScheduledMethod && !t.Event {
 				t.Scheduled = method
 				continue
 			}
-			if strings.EqualFold(method.Name(), ScheduledMethod) || suggest.Near(method.Name(), []string{ScheduledMethod}) != "" {
+			if !t.Event && suggest.Near(method.Name(), []string{ScheduledMethod}) != "" {
 				f.errorf(method.Pos(), "%s has a method %s (did you mean %s?): that is the one method that a task may have", t.Name, method.Name(), ScheduledMethod)
 				continue
 			}
