@@ -7,7 +7,7 @@ CREATE TABLE {schema}.schedules (
 	spec          text        NOT NULL, -- a cron expression
 	zone          text        NOT NULL,
 	missed        text        NOT NULL CHECK (missed IN ('skip', 'one', 'all')),
-	cursor        timestamptz NOT NULL, -- every tick up to here has been dealt with
+	cursor        timestamptz NOT NULL CHECK (isfinite(cursor)), -- every tick up to here has been dealt with
 	next_tick     timestamptz NOT NULL, -- the first one after that
 	registered_at timestamptz NOT NULL, -- when it came to be declared as it is
 	registered_by text        NOT NULL, -- the name of the process
