@@ -28,11 +28,9 @@ const (
 	pickTimeout = 10 * time.Second
 	// relayRest is how long aggregates are left alone that somebody else has.
 	relayRest = 50 * time.Millisecond
-	// roundShare is the part of the time that looks may take which find nothing:
-	// where very many aggregates wait for something else, they take long.
-	roundShare = 5 // one in
-	// roundAtLeast is how often there is a look at all aggregates in any case.
-	roundAtLeast = 5 * time.Second
+	// lookBack is how long a transaction may take from its publishing to its commit
+	// without its event having to wait for a look at all aggregates.
+	lookBack = time.Second
 )
 
 // Relay is how a worker projects events.
@@ -90,12 +88,18 @@ type relay struct {
 	away    map[uuid.UUID]time.Time  // guarded by mu; aggregates to leave alone until then, zero while this process has them
 	running map[*projection]struct{} // guarded by mu
 
-	after   uuid.UUID     // the loop's alone: how far the present round has come
-	next    time.Duration // the loop's alone: after which something seen in it becomes due; zero for none
-	spent   time.Duration // the loop's alone: what its looks have taken
-	rested  time.Time     // the loop's alone: when the next round may begin
-	calm    int           // the loop's alone: how many waits of linger have passed
-	sleeper uuid.UUID     // the loop's alone: the process that asked to be woken; Nil for none
+	hot []uuid.UUID // guarded by mu; aggregates with more due events than one transaction took
+
+	// A look finds what has become due since the last one. What was missed then, as
+	// it committed late or another process had it, is found by going round all
+	// aggregates, for which there is a part of the time.
+	floor     time.Time     // the loop's alone: since when to look
+	after     uuid.UUID     // the loop's alone: how far the present round has come
+	roundFrom time.Time     // the loop's alone: when the next round may begin
+	roundTook time.Duration // the loop's alone: what the present one has taken
+
+	calm    int       // the loop's alone: how many waits of linger have passed
+	sleeper uuid.UUID // the loop's alone: the process that asked to be woken; Nil for none
 }
 
 func newRelay(w *Worker, rows map[string]dispatch.EventRow) *relay {
@@ -133,11 +137,11 @@ func (r *relay) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		found, round, err := r.pick(ctx)
+		found, next, err := r.look(ctx)
 		if len(found) == 0 {
 			r.slots <- struct{}{}
-			if err != nil || round {
-				r.idle(ctx, err)
+			if err != nil || next > 0 {
+				r.idle(ctx, err, next)
 			}
 			continue
 		}
@@ -171,45 +175,67 @@ func shares(all []uuid.UUID, n int) [][]uuid.UUID {
 	return dealt
 }
 
-// pick looks for aggregates that have due events, and takes them for this
-// process. Round is whether it has come to the end of all aggregates.
-func (r *relay) pick(ctx context.Context) (found []uuid.UUID, round bool, err error) {
+// look finds aggregates that have due events, and takes them for this process.
+// Where it finds none, there may be some after the time next.
+func (r *relay) look(ctx context.Context) (found []uuid.UUID, next time.Duration, err error) {
 	w := r.w
 	process, _ := w.keeper.process()
-	p := &store.Pick{After: r.after, Visits: pickVisits, Limit: w.config.Relay.Batch, Capabilities: r.capabilities, Process: process}
-	if process != uuid.Nil && r.after == uuid.Nil {
-		// A process that could not be woken does not ask for it.
-		if sleep := r.calm >= len(linger)-1 && w.counters.listening.Load(); sleep || r.sleeper == process {
-			p.Sleep = &sleep
-		}
+	p := &store.Pick{Floor: r.floor, After: r.after, Limit: w.config.Relay.Batch, Capabilities: r.capabilities, Process: process}
+	begun := time.Now()
+	round := !begun.Before(r.roundFrom)
+	if round {
+		p.Visits = pickVisits
+	}
+	// A process that could not be woken does not ask for it.
+	if sleep := r.calm >= len(linger)-1 && w.counters.listening.Load(); process != uuid.Nil && (sleep || r.sleeper == process) {
+		p.Sleep = &sleep
 	}
 	callCtx, cancel := context.WithTimeout(ctx, pickTimeout)
 	defer cancel()
-	began := time.Now()
 	picked, err := w.store.Pick(callCtx, p)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.counters.events.pickErrors.Add(1)
 			w.warn("relay", "cannot look for events", err)
 		}
-		return nil, false, err
+		return nil, 0, err
 	}
 	w.counters.events.picks.Add(1)
-	if p.Sleep != nil {
-		r.sleeper = uuid.Nil
-		if *p.Sleep && len(picked.Aggregates) == 0 {
-			r.sleeper = process
-		}
+	r.sleeper = uuid.Nil
+	if p.Sleep != nil && *p.Sleep && len(picked.Aggregates) == 0 {
+		r.sleeper = process
 	}
-	found = r.take(picked.Aggregates)
-	if len(found) == 0 {
-		r.spent += time.Since(began)
+	fresh := r.take(picked.Aggregates)
+
+	next = w.config.Poll
+	if picked.Next > 0 {
+		next = min(next, picked.Next)
 	}
-	if picked.Next > 0 && (r.next == 0 || picked.Next < r.next) {
-		r.next = picked.Next
+	switch {
+	case !picked.More:
+		r.floor = picked.Seen.Add(-lookBack)
+	case picked.Seen.After(r.floor):
+		r.floor, next = picked.Seen, 0
+	default: // a thousand of one instant
+		r.floor, next = picked.Seen.Add(time.Microsecond), 0
+	}
+	// Beside each other, so that neither keeps the other waiting.
+	r.mu.Lock()
+	found, r.hot = append(r.hot, fresh...), nil
+	r.mu.Unlock()
+	if !round {
+		return found, min(next, max(time.Until(r.roundFrom), 0)), nil
 	}
 	r.after = picked.Reached
-	return found, r.after == uuid.Nil, nil
+	if len(fresh) == 0 {
+		r.roundTook += time.Since(begun)
+	}
+	if r.after != uuid.Nil {
+		return found, 0, nil // it goes on
+	}
+	r.roundFrom = time.Now().Add(min((fullShare-1)*r.roundTook, fullAtLeast))
+	r.roundTook = 0
+	return found, next, nil
 }
 
 // take returns those of the aggregates that are not to be left alone.
@@ -228,8 +254,9 @@ func (r *relay) take(all []uuid.UUID) (mine []uuid.UUID) {
 }
 
 // release lets the loop have aggregates again, after a rest where there was
-// nothing to do: somebody else has them.
-func (r *relay) release(aggregates []uuid.UUID, rest bool) {
+// nothing to do: somebody else has them. Those in more have other due events, and
+// stay with this process.
+func (r *relay) release(aggregates, more []uuid.UUID, rest bool) {
 	now := time.Now()
 	r.mu.Lock()
 	for _, a := range aggregates {
@@ -238,6 +265,10 @@ func (r *relay) release(aggregates []uuid.UUID, rest bool) {
 			r.away[a] = now.Add(relayRest)
 		}
 	}
+	for _, a := range more {
+		r.away[a] = time.Time{}
+	}
+	r.hot = append(r.hot, more...)
 	for a, until := range r.away {
 		if !until.IsZero() && !now.Before(until) {
 			delete(r.away, a)
@@ -250,37 +281,23 @@ func (r *relay) release(aggregates []uuid.UUID, rest bool) {
 }
 
 // idle waits until there may be something to project: a wake-up, the time that
-// an event becomes due, or the poll interval.
-func (r *relay) idle(ctx context.Context, err error) {
+// an event becomes due or a round may begin, or the poll interval.
+func (r *relay) idle(ctx context.Context, err error, next time.Duration) {
 	wait := min(r.w.config.Poll, claimRetry)
 	if err == nil {
-		wait = r.w.config.Poll
-		if r.next > 0 {
-			wait = min(wait, r.next)
-		}
+		wait = next
 		if r.calm < len(linger) && r.w.counters.listening.Load() {
 			wait = min(wait, linger[r.calm])
 			r.calm++
 		}
-		r.rested = time.Now().Add(min((roundShare-1)*r.spent, roundAtLeast))
-		r.next, r.spent = 0, 0
 	}
-	timer := time.NewTimer(max(wait, time.Until(r.rested)))
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-r.woken:
 		r.calm = 0
 	case <-timer.C:
-		return
 	case <-ctx.Done():
-		return
-	}
-	if rest := time.Until(r.rested); rest > 0 {
-		timer.Reset(rest)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
 	}
 }
 

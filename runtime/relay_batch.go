@@ -33,6 +33,7 @@ type batch struct {
 	limit      int
 
 	// What came of it; to be read when it has ended or is stuck.
+	more     []uuid.UUID             // aggregates that have other due events
 	progress bool                    // something is recorded, or is to be tried again at once
 	singly   bool                    // it could not commit, and which event is to blame is not known
 	stuck    chan struct{}           // closed when a projection ignores the end of its context
@@ -66,7 +67,7 @@ func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) {
 			progress = progress || one.progress
 		}
 	}
-	r.release(aggregates, !progress)
+	r.release(aggregates, b.more, !progress)
 }
 
 // batch makes one transaction, and returns when it has ended, or when a
@@ -122,7 +123,7 @@ func (b *batch) run() {
 		_ = p.Tx.Rollback(ctx)
 	}()
 
-	t := &tally{}
+	t := &tally{seen: make(map[uuid.UUID]int)}
 	broken, last := b.each(ctx, p, t)
 	if broken != nil {
 		w.counters.events.broken.Add(1)
@@ -143,6 +144,7 @@ func (b *batch) run() {
 	err = p.Commit(committing)
 	if err == nil {
 		committed, b.progress = true, true
+		b.more = t.more(p.Events, p.Share())
 		t.count(w)
 		return
 	}
@@ -169,13 +171,13 @@ func (b *batch) run() {
 func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken *failure, last *store.PendingEvent) {
 	r := b.r
 	began := time.Now()
-	var stopped uuid.UUID // the aggregate whose turn is over
+	done := 0
 	for i := range p.Events {
 		e := &p.Events[i]
-		if e.Aggregate == stopped {
+		if t.seen[e.Aggregate] < 0 {
 			continue
 		}
-		if b.ctx.Err() != nil || last != nil && time.Since(began) >= batchTime {
+		if b.ctx.Err() != nil || done == b.limit || done > 0 && time.Since(began) >= batchTime {
 			break
 		}
 		known := slices.Contains(r.capabilities, e.Capability)
@@ -189,7 +191,7 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 			v = verdict{outcome: store.Quarantine, summary: "pending, but the event has no row"}
 			r.log(e).Error("an event without a row is set aside")
 		case !known, !e.Due:
-			stopped = e.Aggregate
+			t.seen[e.Aggregate] = -1
 			continue
 		default:
 			if row.Project == nil {
@@ -207,14 +209,16 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 			err = p.Projected(marking, e)
 		} else {
 			err = p.Failed(marking, e, failed(v, row))
-			if v.outcome != store.Quarantine {
-				stopped = e.Aggregate
-			}
 		}
 		cancel()
 		if err == nil {
 			last = e
+			done++
 			t.add(v.outcome)
+			t.seen[e.Aggregate]++
+			if v.outcome == store.Retry || v.outcome == store.GiveBack || v.outcome == store.Dead && !row.Skip {
+				t.seen[e.Aggregate] = -1 // later ones wait
+			}
 			if yield {
 				return nil, last
 			}
@@ -351,6 +355,25 @@ func (r *relay) unknown(_ context.Context, _ pgx.Tx, o *dispatch.Occurrence) err
 // tally counts what a transaction has recorded, until it commits.
 type tally struct {
 	projected, retried, dead, discarded, givenBack, quarantined int64
+
+	seen map[uuid.UUID]int // events of each aggregate of which something was recorded; below zero where its turn is over
+}
+
+// more returns the aggregates that may have other due events: some that were read
+// are left, or as many have been read as may be.
+func (t *tally) more(events []store.PendingEvent, share int) (all []uuid.UUID) {
+	for n, i := 0, 0; i < len(events); i++ {
+		n++
+		e := &events[i]
+		if i+1 < len(events) && events[i+1].Aggregate == e.Aggregate {
+			continue
+		}
+		if seen := t.seen[e.Aggregate]; seen >= 0 && (seen < n || n >= share) {
+			all = append(all, e.Aggregate)
+		}
+		n = 0
+	}
+	return all
 }
 
 func (t *tally) add(outcome store.Outcome) {

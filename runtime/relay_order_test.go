@@ -226,6 +226,36 @@ func TestTenRelays(t *testing.T) {
 	exactly(t, pool)
 }
 
+// An aggregate with very many events keeps nobody waiting, nor do many that wait
+// for something else.
+func TestBusyAggregates(t *testing.T) {
+	t.Parallel()
+	pool := projections(t)
+	e := event()
+	fill := func(aggregate string, events int, due string) {
+		exec(t, pool, `WITH x AS (
+				SELECT gen_random_uuid() AS id, nextval('pawl.event_seq') AS seq, `+aggregate+` AS aggregate FROM generate_series(1, $1) n
+			), e AS (
+				INSERT INTO pawl.events (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at, payload)
+				SELECT pawl.day_of(now()), id, seq, 'trip.completed', 'trip', aggregate, '', 1, $2::bigint, now(), now(), '{"n": 1}' FROM x
+			)
+			INSERT INTO pawl.pending_events (aggregate, seq, id, day, capability, attempts, available_at, published_at)
+			SELECT pawl.aggregate_of('trip', aggregate), seq, id, pawl.day_of(now()), $2::bigint, 0, now() + $3::text::interval, now() FROM x`,
+			events, int64(e.Capabilities[0].ID), due)
+	}
+	fill(`'busy'`, 20_000, "0")
+	fill(`'waits ' || n % 5000`, 10_000, "1 hour")
+	config := projecting(e, record)
+	config.Relay = pawlrt.Relay{Concurrency: 1, Batch: 20}
+	w := start(t, pool, config)
+	for i := range 20 {
+		publish(t, task.Autocommit(pool), e, fmt.Sprint("other ", i), args{N: i})
+		testdb.Eventually(t, slow, "it to be projected", func() bool { return len(ordered(t, pool, fmt.Sprint("other ", i))) == 1 })
+	}
+	require.Less(t, query[int](t, pool, `SELECT count(*) FROM projected WHERE aggregate = 'busy'`), 20_000, "the others have passed it")
+	testdb.Eventually(t, slow, "the busy one to go on", func() bool { return w.Stats().Events.Projected > 200 })
+}
+
 // Projections that lock the same rows in another order wait for each other or
 // fail with a deadlock, and get through.
 func TestDeadlocksAmongProjections(t *testing.T) {

@@ -55,9 +55,14 @@ func SkipEvent(ctx context.Context, q Querier, schema string, id uuid.UUID) (fou
 
 // Pick asks for aggregates whose first event is due.
 type Pick struct {
-	After        uuid.UUID // where to go on, in the order of their digests
-	Visits       int       // how many to look at
-	Limit        int       // how many to return
+	// Floor is since when an event of them has become due, as the last look has
+	// Seen it, or somewhat earlier.
+	Floor time.Time
+	// Visits is how many to look at besides, whenever theirs have become due, After
+	// one in the order of their digests; zero for none.
+	After        uuid.UUID
+	Visits       int
+	Limit        int // how many to return, about
 	Capabilities []int64
 	Process      uuid.UUID
 	// Sleep says whether publishers shall wake the process from now on, if
@@ -68,9 +73,10 @@ type Pick struct {
 // Picked is the answer of a [Store.Pick].
 type Picked struct {
 	Aggregates []uuid.UUID
-	Reached    uuid.UUID // the last one that was looked at; Nil where there are no more
-	Visited    int
-	Next       time.Duration // until one that was passed over becomes due; zero for none
+	Seen       time.Time     // up to when it has seen what became due
+	More       bool          // after that there is more
+	Reached    uuid.UUID     // the last one of the visits; Nil where there are no more
+	Next       time.Duration // until the next event becomes due; zero for none
 }
 
 // Pick returns aggregates with due events, without any lock: whether they are
@@ -81,8 +87,12 @@ func (s *Store) Pick(ctx context.Context, p *Pick) (*Picked, error) {
 		reached *uuid.UUID
 		next    *int64
 	)
-	err := s.callRow(ctx, `SELECT aggregates, reached, visited, next_us FROM `+s.schema+`.pick_aggregates($1, $2, $3, $4, $5, $6)`,
-		[]any{p.After, p.Visits, p.Limit, p.Capabilities, p.Process, p.Sleep}, &picked.Aggregates, &reached, &picked.Visited, &next)
+	floor := pgtype.Timestamptz{Time: p.Floor, Valid: true}
+	if p.Floor.IsZero() {
+		floor.InfinityModifier = pgtype.NegativeInfinity
+	}
+	err := s.callRow(ctx, `SELECT aggregates, seen, more, reached, next_us FROM `+s.schema+`.pick_aggregates($1, $2, $3, $4, $5, $6, $7)`,
+		[]any{floor, p.After, p.Visits, p.Limit, p.Capabilities, p.Process, p.Sleep}, &picked.Aggregates, &picked.Seen, &picked.More, &reached, &next)
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +140,23 @@ type Projecting struct {
 	conn  *pgx.Conn
 	mark  string
 	by    string
+	limit int
 }
 
 // eventSavepoint is where a projection that fails goes back to.
 const eventSavepoint = "pawl_event"
 
+// Share is how many events of each aggregate have been read at most.
+func (p *Projecting) Share() int {
+	if p.Locked == 0 {
+		return 0
+	}
+	return p.limit/p.Locked + 1
+}
+
 // BeginProjecting locks those of the aggregates that nobody else has, and reads
-// the first of their events, about limit in all. The server ends the transaction
+// the first of their events: as many as make limit in all, and one more of each.
+// The server ends the transaction
 // when it is idle for longer than idle, and a statement of it that takes longer
 // than that. By is who does it, for the books.
 func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, idle time.Duration, by string) (*Projecting, error) {
@@ -144,7 +164,7 @@ func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates 
 	if err != nil {
 		return nil, err
 	}
-	p := &Projecting{Tx: tx, store: s, conn: conn, mark: uuid.NewString(), by: by}
+	p := &Projecting{Tx: tx, store: s, conn: conn, mark: uuid.NewString(), by: by, limit: limit}
 	keys := make([]string, len(aggregates)) // as text, for every mode of the driver
 	for i, a := range aggregates {
 		keys[i] = a.String()

@@ -35,7 +35,8 @@ CREATE TABLE {schema}.pending_events (
 	available_at timestamptz NOT NULL,
 	published_at timestamptz NOT NULL,
 	PRIMARY KEY (aggregate, seq)
-) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX pending_events_due ON {schema}.pending_events (available_at);
 
 -- One narrow append-only row an event that is over.
 CREATE TABLE {schema}.event_outcomes (
@@ -139,46 +140,65 @@ BEGIN
 	END IF;
 END $$;
 
--- Picks aggregates whose first event is due, at most p_limit, after p_after in
--- the order of their digests: one step through the index an aggregate, however
--- many events that has. Looks at p_visits aggregates at most. Those that are
--- blocked, or whose first event is of no capability in p_capabilities, are
--- passed over. p_sleep says whether p_process wants to be woken from now on, if
--- this look finds nothing; NULL where it did not and does not.
+-- Picks aggregates whose first event is due, about p_limit at most: of those that
+-- have an event which became due since p_floor; and where p_visits is above zero,
+-- also of those after p_after in the order of their digests, of which it looks at
+-- p_visits: one step through the index an aggregate, however many events that has.
+-- Aggregates that are blocked, or whose first event is of no capability in
+-- p_capabilities, are passed over. p_sleep says whether p_process wants to be woken
+-- from now on, if this look finds nothing; NULL where it did not and does not.
 --
--- Answers them, the last one that it looked at (NULL: there are no more), how
--- many it looked at, and after how many microseconds the first of the others
--- that it has seen becomes due.
-CREATE FUNCTION {schema}.pick_aggregates(p_after uuid, p_visits integer, p_limit integer, p_capabilities bigint[], p_process uuid, p_sleep boolean,
-	OUT aggregates uuid[], OUT reached uuid, OUT visited integer, OUT next_us bigint)
+-- Answers the aggregates; up to when it has seen what became due, and whether
+-- there is more after that; the last one that it looked at (NULL: there are no
+-- more); and after how many microseconds the next event becomes due.
+CREATE FUNCTION {schema}.pick_aggregates(p_floor timestamptz, p_after uuid, p_visits integer, p_limit integer, p_capabilities bigint[],
+	p_process uuid, p_sleep boolean,
+	OUT aggregates uuid[], OUT seen timestamptz, OUT more boolean, OUT reached uuid, OUT next_us bigint)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
 AS $$
 DECLARE
-	v_now  timestamptz := clock_timestamp();
-	v_next timestamptz;
-	v_head record;
+	v_now   timestamptz := clock_timestamp();
+	v_count integer;
+	v_head  record;
 BEGIN
-	aggregates := '{}'; reached := p_after; visited := 0;
-	WHILE visited < p_visits AND cardinality(aggregates) < p_limit LOOP
-		SELECT p.aggregate, p.capability, p.available_at INTO v_head FROM pending_events p
-		WHERE p.aggregate > reached ORDER BY p.aggregate, p.seq LIMIT 1;
+	-- Fresh ones are few, and found whatever else is pending.
+	WITH fresh AS MATERIALIZED (
+		SELECT p.aggregate, p.available_at FROM pending_events p
+		WHERE p.available_at >= p_floor AND p.available_at <= v_now ORDER BY p.available_at LIMIT 1000
+	)
+	SELECT (SELECT count(*) FROM fresh), (SELECT max(f.available_at) FROM fresh f), array_agg(a.aggregate)
+	INTO v_count, seen, aggregates
+	FROM (SELECT DISTINCT f.aggregate FROM fresh f) a
+	CROSS JOIN LATERAL (
+		SELECT p.capability, p.available_at FROM pending_events p WHERE p.aggregate = a.aggregate ORDER BY p.seq LIMIT 1) h
+	WHERE h.capability = ANY (p_capabilities) AND h.available_at <= v_now
+		AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = a.aggregate);
+	aggregates := COALESCE(aggregates, '{}');
+	more := v_count >= 1000;
+	IF NOT more THEN
+		seen := v_now;
+	END IF;
+
+	reached := p_after;
+	FOR n IN 1 .. p_visits LOOP
+		EXIT WHEN cardinality(aggregates) >= p_limit;
+		SELECT p.aggregate, p.capability = ANY (p_capabilities) AND p.available_at <= v_now
+			AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = p.aggregate) AS due INTO v_head
+		FROM pending_events p WHERE p.aggregate > reached ORDER BY p.aggregate, p.seq LIMIT 1;
 		IF NOT FOUND THEN
 			reached := NULL;
 			EXIT;
 		END IF;
 		reached := v_head.aggregate;
-		visited := visited + 1;
-		CONTINUE WHEN v_head.capability <> ALL (p_capabilities)
-			OR EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = v_head.aggregate);
-		IF v_head.available_at <= v_now THEN
+		IF v_head.due AND v_head.aggregate <> ALL (aggregates) THEN
 			aggregates := aggregates || v_head.aggregate;
-		ELSE
-			v_next := LEAST(v_next, v_head.available_at);
 		END IF;
 	END LOOP;
-	next_us := (extract(epoch FROM v_next - v_now) * 1000000)::bigint;
+
+	SELECT (extract(epoch FROM p.available_at - v_now) * 1000000)::bigint INTO next_us
+	FROM pending_events p WHERE p.available_at > v_now ORDER BY p.available_at LIMIT 1;
 	IF p_sleep AND cardinality(aggregates) = 0 THEN
 		INSERT INTO sleepers (queue, process) VALUES ('!outbox', p_process) ON CONFLICT DO NOTHING;
 	ELSIF p_sleep IS NOT NULL THEN
@@ -187,8 +207,8 @@ BEGIN
 END $$;
 
 -- Locks aggregates for the rest of the transaction, those that nobody else has,
--- and answers the first events of each that is locked, in order, at most about
--- p_limit in all. The lock is taken in a statement before the one that reads,
+-- and answers the first events of each that is locked, in order: as many as make
+-- p_limit in all, and one more of each. The lock is taken in a statement before the one that reads,
 -- which therefore sees everything that the last holder has done. An event whose
 -- row is missing has no type.
 --
@@ -222,7 +242,7 @@ BEGIN
 	FROM unnest(v_locked) WITH ORDINALITY l(aggregate, n)
 	CROSS JOIN LATERAL (
 		SELECT p.* FROM pending_events p WHERE p.aggregate = l.aggregate
-		ORDER BY p.seq LIMIT GREATEST(1, p_limit / NULLIF(cardinality(v_locked), 0))) p
+		ORDER BY p.seq LIMIT p_limit / NULLIF(cardinality(v_locked), 0) + 1) p
 	LEFT JOIN LATERAL (SELECT e.* FROM events e WHERE e.day = p.day AND e.id = p.id OFFSET 0) e ON true
 	WHERE NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = l.aggregate)
 	ORDER BY l.n, p.seq;
