@@ -70,6 +70,9 @@ type Drained struct {
 // attempts that were made are returned in any case, those apart whose end could
 // not be saved.
 //
+// Events that are due are projected too, in turn with the jobs. They are not
+// among the attempts that are returned.
+//
 // What takes longer than that is left to workers that live on: a process that
 // dies leaves its jobs to those that have been there for a lease, and [Retention]
 // is theirs alone. Where nothing else works off a database, have one Run there for
@@ -123,8 +126,22 @@ func (d *drainer) observe(a *attempt, v verdict, err error, recorded store.Outco
 	signal(d.told)
 }
 
-// work goes round the queues until a round has found nothing.
+// work goes round the queues and the events until neither has anything due.
 func (d *drainer) work(ctx context.Context) {
+	for {
+		d.round(ctx)
+		if d.err != nil || d.w.relay == nil {
+			return
+		}
+		progress, err := d.w.relay.drain(ctx)
+		if d.err = err; err != nil || !progress {
+			return
+		}
+	}
+}
+
+// round goes round the queues until a round has found nothing.
+func (d *drainer) round(ctx context.Context) {
 	for idle := 0; idle < len(d.w.queues); {
 		for _, q := range d.w.queues {
 			if d.limit <= 0 {

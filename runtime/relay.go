@@ -301,6 +301,24 @@ func (r *relay) idle(ctx context.Context, err error, next time.Duration) {
 	}
 }
 
+// drain projects what is due, and returns when nothing is any more. It reports
+// whether there was something.
+func (r *relay) drain(ctx context.Context) (progress bool, err error) {
+	for ctx.Err() == nil {
+		r.roundFrom = time.Time{}
+		found, _, err := r.look(ctx)
+		switch {
+		case err != nil:
+			return progress, err
+		case len(found) > 0:
+			progress = r.project(ctx, found) || progress
+		case r.after == uuid.Nil:
+			return progress, nil
+		}
+	}
+	return progress, context.Cause(ctx)
+}
+
 // list names the projections that are running.
 func (r *relay) list() (all []RunningJob) {
 	r.mu.Lock()

@@ -56,10 +56,10 @@ type failure struct {
 }
 
 // project projects events of aggregates that this process has, in one
-// transaction where all goes well.
-func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) {
+// transaction where all goes well. It reports whether anything came of it.
+func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) (progress bool) {
 	b := r.batch(ctx, aggregates, r.w.config.Relay.Batch)
-	progress := b.progress
+	progress = b.progress
 	if b.singly {
 		// A deferred constraint, such as a foreign key, fails the commit of all.
 		for _, a := range aggregates {
@@ -68,6 +68,7 @@ func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) {
 		}
 	}
 	r.release(aggregates, b.more, !progress)
+	return progress
 }
 
 // batch makes one transaction, and returns when it has ended, or when a

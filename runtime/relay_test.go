@@ -389,6 +389,48 @@ func TestUnknownEvents(t *testing.T) {
 	require.Equal(t, upTo(3), ordered(t, pool, "a"))
 }
 
+// Drain projects what is due, and the jobs that follow from it.
+func TestDrainProjects(t *testing.T) {
+	t.Parallel()
+	pool := projections(t)
+	e, k := event(), kind("k", "q")
+	for i := range 5 {
+		publish(t, task.Autocommit(pool), e, fmt.Sprint(i), numbered(30, "")...)
+	}
+	config := projecting(e, func(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {
+		if f.Payload.N == 20 && f.AggregateID == "3" {
+			return task.Snooze(time.Hour)
+		}
+		if f.Payload.N == 0 {
+			if _, err := taskimpl.Enqueue(ctx, tx, k, f.Payload, nil); err != nil {
+				return err
+			}
+		}
+		return record(ctx, tx, f)
+	})
+	config.Tables = []task.Table{taskimpl.Table(taskimpl.TxRow(k, func(ctx context.Context, tx pgx.Tx, job *task.Job[args]) error {
+		_, err := taskimpl.Publish(ctx, tx, e, "of a job", args{N: 100}, nil)
+		return err
+	}))}
+	w, err := pawlrt.New(workerPool(t, pool, &config), config)
+	require.NoError(t, err)
+	drained, err := w.Drain(t.Context())
+	require.NoError(t, err)
+	require.Len(t, drained, 5)
+	require.Equal(t, map[string]int{"projected": 145, "pending": 1, "waiting": 9}, status(t, pool))
+	require.Zero(t, query[int](t, pool, `SELECT sum(attempts) FROM pawl.pending_events`), "a snooze costs no attempt")
+	require.EqualValues(t, 1, w.Stats().Events.GivenBack)
+
+	alone := projecting(e, record)
+	w, err = pawlrt.New(workerPool(t, pool, &alone), alone)
+	require.NoError(t, err)
+	publish(t, task.Autocommit(pool), e, "other", args{N: 1})
+	drained, err = w.Drain(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, drained)
+	require.Equal(t, map[string]int{"projected": 146, "pending": 1, "waiting": 9}, status(t, pool))
+}
+
 const oddSchema = `odd "one" $$`
 
 // In a schema of an odd name, a projection enqueues and publishes without naming
