@@ -50,7 +50,7 @@ func runQueues(ctx context.Context, b *bench) error {
 			{slotsEach, func(int) int { return 100 }},
 			{slotsInAll, func(queues int) int { return 320 / queues }},
 		} {
-			for _, queues := range []int{1, 4, 64} {
+			for _, queues := range pick(b, []int{1, 4, 64}, []int{1, 4, 64}, []int{1, 64}) {
 				var kinds []subject.Kind
 				for n := range queues {
 					kinds = append(kinds, subject.Spread(n))
@@ -83,7 +83,7 @@ func runQueues(ctx context.Context, b *bench) error {
 func runWorkers(ctx context.Context, b *bench) error {
 	for range b.runs {
 		top := 0.0
-		for _, workers := range []int{1, 4, 16, 64, 256} {
+		for _, workers := range pick(b, []int{1, 4, 16, 64, 256}, []int{1, 4, 16, 64, 256}, []int{1, 256}) {
 			// Enough for some seconds, whatever the number.
 			jobs := min(workers*pick(b, 2000, 500, 20), pick(b, 100_000, 20_000, 200))
 			for _, processes := range []int{1, 2, 4} {
