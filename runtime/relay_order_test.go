@@ -311,6 +311,35 @@ func TestRelayAtEveryDefaultIsolation(t *testing.T) {
 	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.event_errors`))
 }
 
+// Every mode of the driver can project, fail and publish.
+func TestRelayInEveryMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			pool := projections(t, testdb.Configure(func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }))
+			e := event()
+			start(t, pool, projecting(e, func(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {
+				switch {
+				case f.Payload.N == 1 && f.Attempt == 1:
+					return errors.New("not yet")
+				case f.Payload.N == 3:
+					return task.Permanent(errors.New("never"))
+				case f.Payload.N == 2:
+					return task.Revoked(errors.New("no more"))
+				}
+				_, err := tx.Exec(ctx, `INSERT INTO projected (id, aggregate, n, seq, attempt) VALUES ($1::text::uuid, $2::text, $3::integer, $4::bigint, $5::integer)`,
+					f.ID.String(), f.AggregateID, f.Payload.N, f.Sequence, f.Attempt)
+				return err
+			}))
+			publish(t, task.Autocommit(pool), e, "a", numbered(5, "")...)
+			become(t, pool, map[string]int{"projected": 2, "discarded": 1, "dead": 1, "blocked": 1})
+		})
+	}
+}
+
 // A transactional task publishes in its transaction: once, and only where it
 // commits.
 func TestTransactionalTasksPublish(t *testing.T) {

@@ -24,6 +24,8 @@ const maxFailures = 5
 type VerifyOptions struct {
 	// Schema is where Pawl's tables are; "pawl" where empty.
 	Schema string
+	// Events are the tables of the events. Without any, events are not looked at.
+	Events []task.EventTable
 	// Sample is how many payloads of each kind and version are decoded, the
 	// newest ones; zero decodes all of them.
 	Sample int
@@ -38,7 +40,7 @@ type Report struct {
 
 // Finding is what was found of one payload version.
 type Finding struct {
-	Kind    string
+	Kind    string // the type of an event
 	Version int
 	// Known says that the tables can decode the version. What is stored of an
 	// unknown one waits untouched for a worker that can: it is stranded as long
@@ -107,11 +109,17 @@ func (r *Report) Retirable() []Finding {
 }
 
 // Verify runs the decoders and upgraders of the tables over what the database
-// really has: the payloads of all jobs that wait or run, and of dead letters.
+// really has: the payloads of all jobs that wait or run, and of dead letters; with
+// [VerifyOptions].Events, also of events that are pending, and of dead ones.
 // Run it with the tables of a new binary before that goes out, and with those
 // of the present one before a version is retired. It changes nothing.
 func Verify(ctx context.Context, pool *pgxpool.Pool, tables []task.Table, opts VerifyOptions) (*Report, error) {
-	served, err := Config{Tables: tables}.queues()
+	config := Config{Tables: tables, Events: opts.Events}
+	served, err := config.queues()
+	if err != nil {
+		return nil, err
+	}
+	events, err := config.events()
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +137,15 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, tables []task.Table, opts V
 	for _, q := range served {
 		maps.Copy(v.rows, q.rows)
 	}
+	for name, row := range events { // their names have a dot, which kinds have not
+		v.rows[name] = dispatch.Row{Kind: name, Versions: row.Versions, Current: row.Current, Decode: row.Decode}
+	}
 	for kind, row := range v.rows {
 		for _, version := range row.Versions {
 			v.finding(kind, version.Number)
 		}
 	}
-	if err := st.EachStored(ctx, opts.Sample, v.look); err != nil {
+	if err := st.EachStored(ctx, opts.Sample, len(events) > 0, v.look); err != nil {
 		return nil, fmt.Errorf("read what is stored: %w", err)
 	}
 	report := &Report{}

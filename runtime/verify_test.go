@@ -1,7 +1,9 @@
 package runtime_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,4 +84,25 @@ func TestVerify(t *testing.T) {
 	require.False(t, forward)
 	require.Contains(t, why, "2 unfinished jobs of work version 1 do not decode")
 	require.Len(t, r.Findings[0].Failures, 2)
+}
+
+// Pending and dead events are looked at where their tables are given.
+func TestVerifyEvents(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	e := event()
+	publish(t, task.Autocommit(pool), e, "a", numbered(3, "")...)
+	e.Decode = func(int, []byte) (args, error) { return args{}, errors.New("undecodable") }
+	tables := []task.Table{table(kind("k", "q"), func(context.Context, *task.Job[args]) error { return nil })}
+	report, err := pawlrt.Verify(t.Context(), pool, tables, pawlrt.VerifyOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Findings, 1)
+	report, err = pawlrt.Verify(t.Context(), pool, nil, pawlrt.VerifyOptions{Events: projecting(e, record).Events})
+	require.NoError(t, err)
+	require.Len(t, report.Findings, 1)
+	f := report.Findings[0]
+	require.Equal(t, "trip.completed 1 true 3 3", fmt.Sprint(f.Kind, " ", f.Version, " ", f.Known, " ", f.Unfinished, " ", f.Failed))
+	ok, why := report.Forward()
+	require.False(t, ok)
+	require.Contains(t, why, "trip.completed")
 }

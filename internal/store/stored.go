@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,17 +15,18 @@ type Stored struct {
 	Kind       string
 	Version    int
 	Capability int64
-	Dead       bool // a dead letter; otherwise its job is unfinished
+	Dead       bool // a dead letter or event; otherwise its job is unfinished, or it is pending
 	Args       []byte
 }
 
 // storedPage is how many payloads are fetched at a time.
 const storedPage = 500
 
-// EachStored calls f with every payload of an unfinished job or a dead letter.
+// EachStored calls f with every payload of an unfinished job or a dead letter,
+// and where events is set of a pending or dead event, whose kind is its type.
 // Most above zero limits that to so many of each kind and version, the newest.
 // It reads in one snapshot and locks nothing; f's error ends it.
-func (s *Store) EachStored(ctx context.Context, most int, f func(*Stored) error) error {
+func (s *Store) EachStored(ctx context.Context, most int, events bool, f func(*Stored) error) error {
 	query := `
 		WITH unfinished AS (
 			SELECT r.day, r.id FROM ` + s.schema + `.ready r
@@ -37,6 +39,11 @@ func (s *Store) EachStored(ctx context.Context, most int, f func(*Stored) error)
 			SELECT j.id, j.kind, j.version, j.capability, false AS dead, j.args FROM unfinished u JOIN ` + s.schema + `.jobs j ON j.day = u.day AND j.id = u.id
 			UNION ALL
 			SELECT d.job_id, d.kind, d.version, d.capability, true, d.args FROM ` + s.schema + `.dead_letters d
+			UNION ALL
+			SELECT e.id, e.type, e.version, e.capability, false, e.payload FROM ` + s.schema + `.pending_events p
+			JOIN ` + s.schema + `.events e ON e.day = p.day AND e.id = p.id WHERE ` + strconv.FormatBool(events) + `
+			UNION ALL
+			SELECT d.event_id, d.type, d.version, d.capability, true, d.payload FROM ` + s.schema + `.dead_events d WHERE ` + strconv.FormatBool(events) + `
 		)
 		SELECT id, kind, version, capability, dead, args::text FROM stored`
 	if most > 0 {
