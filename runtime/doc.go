@@ -74,6 +74,18 @@
 // right. [task.RunNow], [task.PauseSchedule] and [task.ResumeSchedule] control
 // them; the view schedule_status shows them. [Worker.Drain] makes no such jobs.
 //
+// # Events
+//
+// A worker with [Config].Events projects what was published: a relay picks
+// aggregates whose first event is due, locks them for a transaction of the user's
+// pool, and calls the projection of each event in a savepoint of that, together
+// with the mark that the event is done. So there is no lease: a transaction that
+// does not commit has projected nothing. Aggregates are projected beside each
+// other, in as many transactions as [Relay].Concurrency; the events of one come in
+// the order of their commits, whatever process has it. A failure has the classes
+// that a handler's has; when the attempts are spent the event is dead, and blocks
+// its aggregate or is skipped, as it is declared. [EventStats] has the lag.
+//
 // # Wake-ups
 //
 // A queue that has become idle looks for work by itself for some milliseconds

@@ -361,20 +361,25 @@ type tally struct {
 }
 
 // more returns the aggregates that may have other due events: some that were read
-// are left, or as many have been read as may be.
-func (t *tally) more(events []store.PendingEvent, share int) (all []uuid.UUID) {
+// are left, or as many have been read as may be. Those that there was no time for
+// come first.
+func (t *tally) more(events []store.PendingEvent, share int) []uuid.UUID {
+	var begun, untouched []uuid.UUID
 	for n, i := 0, 0; i < len(events); i++ {
 		n++
 		e := &events[i]
 		if i+1 < len(events) && events[i+1].Aggregate == e.Aggregate {
 			continue
 		}
-		if seen := t.seen[e.Aggregate]; seen >= 0 && (seen < n || n >= share) {
-			all = append(all, e.Aggregate)
+		switch seen := t.seen[e.Aggregate]; {
+		case seen == 0:
+			untouched = append(untouched, e.Aggregate)
+		case seen > 0 && (seen < n || n >= share):
+			begun = append(begun, e.Aggregate)
 		}
 		n = 0
 	}
-	return all
+	return append(untouched, begun...)
 }
 
 func (t *tally) add(outcome store.Outcome) {

@@ -256,6 +256,33 @@ func TestBusyAggregates(t *testing.T) {
 	testdb.Eventually(t, slow, "the busy one to go on", func() bool { return w.Stats().Events.Projected > 200 })
 }
 
+// One aggregate whose projections take long does not keep the others of its
+// transaction from having a turn.
+func TestSlowAggregate(t *testing.T) {
+	t.Parallel()
+	pool := projections(t)
+	e := event()
+	config := projecting(e, func(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {
+		if f.AggregateID == "slow" {
+			if _, err := tx.Exec(ctx, `SELECT pg_sleep(0.3)`); err != nil {
+				return err
+			}
+		}
+		return record(ctx, tx, f)
+	})
+	config.Relay.Concurrency = 1
+	publish(t, task.Autocommit(pool), e, "slow", numbered(20, "")...)
+	for i := range 5 {
+		publish(t, task.Autocommit(pool), e, fmt.Sprint("other ", i), args{N: i})
+	}
+	start(t, pool, config)
+	testdb.Eventually(t, 2*slow, "the others to be projected", func() bool {
+		return query[int](t, pool, `SELECT count(*) FROM projected WHERE aggregate <> 'slow'`) == 5
+	})
+	require.Less(t, len(ordered(t, pool, "slow")), 20)
+	become(t, pool, map[string]int{"projected": 25})
+}
+
 // Projections that lock the same rows in another order wait for each other or
 // fail with a deadlock, and get through.
 func TestDeadlocksAmongProjections(t *testing.T) {

@@ -153,9 +153,9 @@ func (u *unit) fact(t *render.Task) {
 	if !t.Policy.Event || t.Policy.Kind == "" {
 		return
 	}
-	if better, ok := directive.Fact(t.Policy.Kind); !ok {
+	if !directive.Fact(t.Policy.Kind) {
 		u.notes.As(diag.Directive).Addf(u.pkgs.Fset.Position(t.Policy.KindPos),
-			"%s reads like a command, and an event is a fact: name it in the past tense, such as %s, or declare a task", t.Policy.Kind, better)
+			"%s reads like a command, and an event is a fact: name it in the past tense, such as trip.completed or mail.sent, or declare a task", t.Policy.Kind)
 	}
 }
 

@@ -208,7 +208,7 @@ END $$;
 
 -- Locks aggregates for the rest of the transaction, those that nobody else has,
 -- and answers the first events of each that is locked, in order: as many as make
--- p_limit in all, and one more of each. The lock is taken in a statement before the one that reads,
+-- p_limit in all, and one more of each, the aggregates as they are given. The lock is taken in a statement before the one that reads,
 -- which therefore sees everything that the last holder has done. An event whose
 -- row is missing has no type.
 --
@@ -239,12 +239,12 @@ BEGIN
 	RETURN QUERY
 	SELECT p.aggregate, p.seq, p.id, p.attempts, p.available_at <= v_now, p.capability,
 		e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.occurred_at, p.published_at, e.trace_context, e.payload::text
-	FROM unnest(v_locked) WITH ORDINALITY l(aggregate, n)
+	FROM unnest(p_aggregates) WITH ORDINALITY l(aggregate, n)
 	CROSS JOIN LATERAL (
 		SELECT p.* FROM pending_events p WHERE p.aggregate = l.aggregate
 		ORDER BY p.seq LIMIT p_limit / NULLIF(cardinality(v_locked), 0) + 1) p
 	LEFT JOIN LATERAL (SELECT e.* FROM events e WHERE e.day = p.day AND e.id = p.id OFFSET 0) e ON true
-	WHERE NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = l.aggregate)
+	WHERE l.aggregate = ANY (v_locked) AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = l.aggregate)
 	ORDER BY l.n, p.seq;
 	RETURN QUERY SELECT NULL::uuid, cardinality(v_locked)::bigint, NULL::uuid, NULL::smallint, NULL::boolean, NULL::bigint,
 		NULL::text, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::timestamptz, v_now, NULL::text, NULL::text;

@@ -74,17 +74,10 @@ func init() {
 	}
 }
 
-// Fact reports whether the name of an event reads like a fact, by its last word,
-// and otherwise how it would. It knows no grammar: it takes a word for a fact that
-// ends in -ed, or that it has in a list.
-func Fact(name string) (better string, ok bool) {
+// Fact reports whether the name of an event reads like a fact, by its last word.
+// It knows no grammar: it takes a word for a fact that ends in -ed, or that it has
+// in a list.
+func Fact(name string) bool {
 	last := name[strings.LastIndexAny(name, "._")+1:]
-	if strings.HasSuffix(last, "ed") || facts[last] {
-		return "", true
-	}
-	suffix := "ed"
-	if strings.HasSuffix(last, "e") {
-		suffix = "d"
-	}
-	return name + suffix, false
+	return strings.HasSuffix(last, "ed") || facts[last]
 }
