@@ -22,9 +22,14 @@ const (
 	// looks: a turn that is passed on is due as it is written, and seen a little
 	// later.
 	orderedBack = 100 * time.Millisecond
-	// gather is how long a busy queue waits for more free slots before it
-	// claims for the first one.
-	gather = 2 * time.Millisecond
+	// gatherLeast and gatherMost are how long a busy queue waits for more free
+	// slots before it claims for the first one: as long as its last claim took,
+	// within these.
+	gatherLeast = 2 * time.Millisecond
+	gatherMost  = 10 * time.Millisecond
+	// claimsAtOnce bounds the claims of all queues of a worker, and with them the
+	// connections that it holds: each has every statement to plan.
+	claimsAtOnce = 8
 	// claimTimeout bounds one claim; it is longer than the claim waits for locks.
 	claimTimeout = 10 * time.Second
 	// claimHurry is what is left of it when a shutdown begins.
@@ -70,6 +75,7 @@ type queue struct {
 	floors   [store.Priorities]time.Time // the loop's alone: how far it has claimed
 	fullFrom time.Time                   // the loop's alone: when the next scan from the beginning may be
 	fullTook time.Duration               // the loop's alone: what the last one took
+	took     time.Duration               // the loop's alone: what the last claim took
 	turns    bool                        // the loop's alone: the last claim has left order keys to look after
 
 	calm    int       // the loop's alone: how many waits of linger have passed
@@ -185,7 +191,7 @@ func (q *queue) gather(ctx context.Context) int {
 	if free >= (want+1)/2 {
 		return free
 	}
-	timer := time.NewTimer(gather)
+	timer := time.NewTimer(min(max(gatherLeast, q.took), gatherMost))
 	defer timer.Stop()
 	for free < (want+1)/2 {
 		select {
@@ -288,7 +294,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		timer := time.AfterFunc(claimHurry, cancel)
 		context.AfterFunc(callCtx, func() { timer.Stop() })
 	})
-	claimed, err := w.store.Claim(callCtx, c)
+	claimed, err := q.send(callCtx, c)
 	hurry()
 	cancel()
 	if err != nil {
@@ -354,6 +360,20 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		}
 	}
 	return len(claimed.Jobs), next, nil
+}
+
+// send sends a claim when few others of the worker's are under way.
+func (q *queue) send(ctx context.Context, c *store.Claim) (*store.Claimed, error) {
+	select {
+	case q.w.claims <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-q.w.claims }()
+	sent := time.Now()
+	claimed, err := q.w.store.Claim(ctx, c)
+	q.took = time.Since(sent)
+	return claimed, err
 }
 
 // rowOf returns the handler of a job. Jobs are claimed by capability, so one

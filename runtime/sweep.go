@@ -16,6 +16,7 @@ const (
 	daysAhead      = 3
 
 	strandedInterval = time.Minute
+	strandedShare    = 100 // one part in, of the time
 	// cancelInterval is how often a worker looks for requests to cancel that
 	// nobody has told it of.
 	cancelInterval = time.Second
@@ -30,7 +31,9 @@ func (w *Worker) sweep(ctx context.Context) {
 	// The first look for orphans would be in vain before one lease of contact.
 	orphanEvery := min(orphanInterval, 4*w.config.Lease)
 	orphans := time.Now().Add(w.config.Lease - orphanEvery)
-	var reconciled, days, stranded time.Time
+	var reconciled, days time.Time
+	// It walks all that waits, which a start has better things to do than.
+	stranded := time.Now().Add(w.config.Lease)
 	for {
 		select {
 		case <-ctx.Done():
@@ -59,7 +62,7 @@ func (w *Worker) sweep(ctx context.Context) {
 		if time.Now().After(stranded) {
 			began := time.Now()
 			w.countStranded(ctx)
-			stranded = time.Now().Add(max(min(strandedInterval, 4*w.config.Lease), (fullShare-1)*time.Since(began)))
+			stranded = time.Now().Add(max(min(strandedInterval, 4*w.config.Lease), (strandedShare-1)*time.Since(began)))
 		}
 	}
 }

@@ -39,6 +39,7 @@ type Worker struct {
 	stopped  chan struct{} // closed when Run is about to return
 
 	holdings holdings
+	claims   chan struct{} // holds a token for each claim under way
 	cancels  chan struct{} // somebody asked to cancel a job
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
@@ -69,7 +70,7 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{config: config, user: pool, schema: cmp.Or(config.Schema, store.DefaultSchema), cancels: make(chan struct{}, 1), suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
+	w := &Worker{config: config, user: pool, schema: cmp.Or(config.Schema, store.DefaultSchema), cancels: make(chan struct{}, 1), claims: make(chan struct{}, claimsAtOnce), suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
 	w.log = guard(config.Logger, &w.counters.logPanics)
 	w.health.init(&config)
 	w.suspect <- struct{}{}
@@ -164,7 +165,7 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	// At most one statement at a time for each queue, the keeper, the settler,
 	// the sweeper, retention, the watch of cancels, the relay with its watch, the
 	// scheduler and the listener, so none of them ever waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(len(w.queues)+9))
+	st, err := store.Open(base, w.user, schema, int32(min(len(w.queues), claimsAtOnce)+9))
 	if err != nil {
 		return err
 	}

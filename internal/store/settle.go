@@ -48,9 +48,9 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, settlements []Settl
 	n := len(settlements)
 	var (
 		index     = make(map[attempt]int, n)
-		tokens    = make([]uuid.UUID, 0, n)
+		tokens    = make([][16]byte, 0, n) // which pgx encodes without asking each for its text
 		positions = make([]int32, 0, n)
-		ids       = make([]uuid.UUID, 0, n)
+		ids       = make([][16]byte, 0, n)
 		outcomes  = make([]int16, 0, n)
 		delays    []int64 // shorter arrays than the rest read as NULL
 		codes     []*string
