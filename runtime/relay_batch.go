@@ -127,7 +127,9 @@ func (b *batch) run() {
 	t := &tally{seen: make(map[uuid.UUID]int)}
 	broken, last := b.each(ctx, p, t)
 	if broken != nil {
-		w.counters.events.broken.Add(1)
+		if b.given.Load() == nil { // that has been counted
+			w.counters.events.broken.Add(1)
+		}
 		b.progress = true
 		closing, cancel := context.WithTimeout(ctx, rollbackTimeout)
 		defer cancel()
