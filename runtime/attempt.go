@@ -44,7 +44,7 @@ func (a *attempt) start(s *session) {
 	w.attempts.add(a)
 	a.q.running.Add(1)
 	w.counters.running.Add(1)
-	go a.run(ctx)
+	w.crew.do(func() { a.run(ctx) })
 }
 
 func (a *attempt) run(ctx context.Context) {
@@ -70,19 +70,28 @@ func (a *attempt) run(ctx context.Context) {
 	a.ctx = ctx
 	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
 	c := &commit{}
-	err := a.call(ctx, c)
-	v := a.judge(err)
-	watchdog.Stop()
-	if !a.conclude(v, err, c) {
-		// The watchdog gave up on this attempt, and counted it as stuck.
-		a.w.counters.stuck.Add(-1)
-		a.log().Warn("a stuck handler has returned", "after", time.Since(a.started))
-	}
+	err := errGoexit // unless the handler returns or panics
+	defer func() {   // which Goexit runs too
+		v := a.judge(err)
+		watchdog.Stop()
+		if !a.conclude(v, err, c) {
+			// The watchdog gave up on this attempt, and counted it as stuck.
+			a.w.counters.stuck.Add(-1)
+			a.log().Warn("a stuck handler has returned", "after", time.Since(a.started))
+		}
+	}()
+	err = a.call(ctx, c)
 }
 
-// call runs the handler.
-func (a *attempt) call(ctx context.Context, c *commit) error {
-	return apart(func() error { return a.handle(ctx, c) })
+// call runs the handler, and turns a panic into an error. It does not return
+// where the handler ends the goroutine.
+func (a *attempt) call(ctx context.Context, c *commit) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{value: r, stack: debug.Stack()}
+		}
+	}()
+	return a.handle(ctx, c)
 }
 
 // apart runs the application's code and turns every way in which it can end into

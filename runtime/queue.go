@@ -27,6 +27,9 @@ const (
 	// within these.
 	gatherLeast = 2 * time.Millisecond
 	gatherMost  = 10 * time.Millisecond
+	// gatherQuiet is how long none may have become free for it to claim for half
+	// of all.
+	gatherQuiet = 200 * time.Microsecond
 	// claimsAtOnce bounds the claims of all queues of a worker, and with them the
 	// connections that it holds: each has every statement to plan.
 	claimsAtOnce = 8
@@ -188,17 +191,27 @@ func (q *queue) gather(ctx context.Context) int {
 	}
 	want := min(q.concurrency, maxClaim)
 	free := 1 + q.drain(want-1)
-	if free >= (want+1)/2 {
+	if free == want {
 		return free
 	}
-	timer := time.NewTimer(min(max(gatherLeast, q.took), gatherMost))
-	defer timer.Stop()
-	for free < (want+1)/2 {
+	// The more slots a claim fills, the less it costs each; handlers that take
+	// long are not waited for.
+	enough := time.NewTimer(min(max(gatherLeast, q.took), gatherMost))
+	defer enough.Stop()
+	quiet := time.NewTimer(gatherQuiet)
+	defer quiet.Stop()
+	for free < want {
+		var pause <-chan time.Time
+		if free >= (want+1)/2 {
+			pause = quiet.C
+		}
 		select {
 		case <-q.slots:
-			free++
+			free += 1 + q.drain(want-free-1)
+			quiet.Reset(gatherQuiet)
 			continue
-		case <-timer.C:
+		case <-pause:
+		case <-enough.C:
 		case <-ctx.Done():
 		}
 		break

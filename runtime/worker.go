@@ -39,6 +39,7 @@ type Worker struct {
 	stopped  chan struct{} // closed when Run is about to return
 
 	holdings holdings
+	crew     *crew
 	claims   chan struct{} // holds a token for each claim under way
 	cancels  chan struct{} // somebody asked to cancel a job
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
@@ -74,6 +75,7 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	w.log = guard(config.Logger, &w.counters.logPanics)
 	w.health.init(&config)
 	w.suspect <- struct{}{}
+	w.crew = newCrew(w.stopped)
 	for _, s := range served {
 		w.queues = append(w.queues, newQueue(w, s))
 	}
