@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
@@ -19,6 +20,10 @@ import (
 // stuckGrace is how long a handler may take to return after its context ended
 // by the timeout, before its slot is given to another job.
 const stuckGrace = time.Second
+
+// connectAgain is how long a job rests for whose handler there was no
+// connection.
+const connectAgain = time.Second
 
 // attempt is one run of a handler.
 type attempt struct {
@@ -31,6 +36,7 @@ type attempt struct {
 
 	ctx     context.Context         // of the handler
 	end     context.CancelCauseFunc // ends ctx before its time
+	conn    *pgxpool.Conn           // of a transactional handler
 	started time.Time
 	ended   atomic.Bool // its verdict has been handed over; the first one counts
 }
@@ -65,6 +71,16 @@ func (a *attempt) run(ctx context.Context) {
 		return
 	}
 
+	if a.row.RunTx != nil {
+		conn, err := a.connect(ctx)
+		if err != nil {
+			a.w.warn("connection", "no connection of the pool for a transactional handler; its job goes back", err, "queue", a.q.name, "kind", a.job.Kind)
+			a.conclude(verdict{outcome: store.GiveBack, delay: connectAgain}, nil, &commit{})
+			return
+		}
+		defer conn.Release() // closes one that is left inside a transaction
+		a.conn = conn
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.row.Policy.Timeout, task.ErrTimeout)
 	defer cancel()
 	a.ctx = ctx
@@ -72,7 +88,7 @@ func (a *attempt) run(ctx context.Context) {
 	c := &commit{}
 	err := errGoexit // unless the handler returns or panics
 	defer func() {   // which Goexit runs too
-		v := a.judge(err)
+		v := a.judge(err, c)
 		watchdog.Stop()
 		if !a.conclude(v, err, c) {
 			// The watchdog gave up on this attempt, and counted it as stuck.
@@ -137,10 +153,10 @@ func (a *attempt) handle(ctx context.Context, c *commit) error {
 }
 
 // judge turns the handler's error into a verdict, and tells the log.
-func (a *attempt) judge(err error) verdict {
+func (a *attempt) judge(err error, c *commit) verdict {
 	cause := context.Cause(a.ctx)
 	v := a.decide(err, cause)
-	if a.ended.Load() {
+	if a.ended.Load() && !c.mine {
 		return v // the watchdog has told
 	}
 	if errors.Is(cause, task.ErrTimeout) {
@@ -203,7 +219,7 @@ func (a *attempt) giveUp() {
 // verdict was made of, if there was any. It reports whether it was the first to
 // do so.
 func (a *attempt) conclude(v verdict, err error, c *commit) bool {
-	if !a.ended.CompareAndSwap(false, true) {
+	if !c.mine && !a.ended.CompareAndSwap(false, true) {
 		return false
 	}
 	e := ending{

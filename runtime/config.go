@@ -132,6 +132,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Heartbeat > c.Lease/2 {
 		return c, wrong("Heartbeat is %v, more than half of the lease of %v: one late heartbeat would lose every lease", c.Heartbeat, c.Lease)
 	}
+	if i := slices.IndexFunc(c.Middleware, func(m Middleware) bool { return m == nil }); i >= 0 {
+		return c, wrong("Middleware[%d] is nil", i)
+	}
 	if c.HardLimit < c.SoftLimit {
 		return c, wrong("HardLimit %v is before SoftLimit %v", c.HardLimit, c.SoftLimit)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pawlgo/pawl/internal/enqueue"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
@@ -18,8 +19,17 @@ const rollbackTimeout = time.Second
 
 // commit is what became of a transactional handler's transaction.
 type commit struct {
+	mine   bool // its attempt can no longer be given up: what follows is its end
 	done   bool // committed, and with it the end of the attempt
 	unsure bool // the answer to COMMIT did not come
+}
+
+// connect waits for a connection of the user's pool. The time that takes is not
+// the handler's.
+func (a *attempt) connect(ctx context.Context) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.row.Policy.Timeout)
+	defer cancel()
+	return a.w.user.Acquire(ctx)
 }
 
 // transact runs a handler in a transaction of the user's pool, and commits
@@ -27,15 +37,10 @@ type commit struct {
 // statement before COMMIT, so that nothing waits for the lease but others that
 // want this one.
 func (a *attempt) transact(ctx context.Context, c *commit, handle func(pgx.Tx) error) error {
-	conn, err := a.w.user.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("a connection for the transaction: %w", err)
-	}
-	defer conn.Release() // closes one that is left inside a transaction
 	end := store.Ending{Owner: a.owner, Token: a.job.Token, ID: a.job.ID}
 	// A process that is stopped in the middle would hold its locks, and with them
 	// the next attempt, for as long as it stays stopped.
-	tx, err := a.w.store.BeginAttempt(ctx, conn.Conn(), end, a.row.Isolation, a.row.Policy.Timeout+stuckGrace+a.w.config.Lease)
+	trying, err := a.w.store.BeginAttempt(ctx, a.conn.Conn(), end, a.row.Isolation, a.row.Policy.Timeout+stuckGrace+a.w.config.Lease)
 	if err != nil {
 		return fmt.Errorf("begin the transaction: %w", err)
 	}
@@ -45,23 +50,28 @@ func (a *attempt) transact(ctx context.Context, c *commit, handle func(pgx.Tx) e
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = tx.Rollback(ctx)
+		_ = trying.Tx.Rollback(ctx)
 	}()
-	if err := handle(&lentTx{boundTx{Tx: tx, schema: a.w.schema}}); err != nil {
+	if err := handle(&lentTx{boundTx{Tx: trying.Tx, schema: a.w.schema}}); err != nil {
 		return err
 	}
+	if !a.ended.CompareAndSwap(false, true) {
+		return fmt.Errorf("what the handler did is rolled back: %w", task.ErrTimeout) // its end is settled already
+	}
+	c.mine = true
 	// The handler has succeeded: a timeout that passes now must not undo it. A
 	// lease that is lost does.
 	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	err = a.w.store.CommitAttempt(committing, conn.Conn(), end, a.w.config.Lease)
+	err = trying.Commit(committing, a.w.config.Lease)
 	switch {
 	case err == nil:
 		c.done = true
 	case errors.Is(err, store.ErrFenced):
 		return fmt.Errorf("what the handler did is rolled back: %w", task.ErrLeaseLost)
 	case errors.Is(err, store.ErrTransactionEnded):
-		return fmt.Errorf("%w: the handler ended its transaction by an SQL statement; return nil to commit it, or an error to roll it back", task.ErrTxOwned)
+		// Another attempt would store once more what this one has stored.
+		return task.Permanent(fmt.Errorf("%w: the handler ended its transaction by itself, and what it wrote may be committed; it has to return nil to commit, or an error to roll back", task.ErrTxOwned))
 	case errors.Is(err, store.ErrUnanswered):
 		c.unsure = true
 	}

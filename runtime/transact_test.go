@@ -154,7 +154,86 @@ func TestTransactionRolledBack(t *testing.T) {
 	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM effects`), "the row that was there before")
 	require.Zero(t, audit(t, pool).Completed)
 	require.Positive(t, owned.Load())
-	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM pawl.dead_letters WHERE summary LIKE '%not yours to end%'`))
+	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM pawl.dead_letters WHERE summary LIKE '%not yours to end%' AND attempts = 1`),
+		"what may have committed is not tried again")
+	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.dead_letters WHERE summary LIKE '%a statement of it has failed%'`))
+	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.dead_letters WHERE summary LIKE '%are still open%'`))
+}
+
+// What outlives a handler finds its transaction closed, and never another's.
+func TestTransactionUsedLate(t *testing.T) {
+	t.Parallel()
+	pool := effects(t)
+	k := kind("k", "q")
+	var (
+		kept     pgx.Tx
+		keptSave pgx.Tx
+	)
+	w := start(t, pool, pawlrt.Config{Tables: []task.Table{txTable(k, func(ctx context.Context, tx pgx.Tx, job *task.Job[args]) (err error) {
+		kept = tx
+		if keptSave, err = tx.Begin(ctx); err != nil {
+			return err
+		}
+		if job.Args.Mode == "fails" && job.Attempt == 1 {
+			return task.Transient(errors.New("no"))
+		}
+		return effect(ctx, tx, job)
+	})}, Queues: map[string]pawlrt.Queue{"q": {Concurrency: 1}}})
+	for i, mode := range []string{"", "fails"} {
+		put(t, pool, k, args{N: i, Mode: mode})
+		require.Equal(t, store.Audit{Completed: i + 1}, settled(t, pool, i+1))
+		testdb.Eventually(t, slow, "the handler to be done", func() bool { return w.Stats().Running == 0 })
+		for _, tx := range []pgx.Tx{kept, keptSave} {
+			_, err := tx.Exec(t.Context(), `INSERT INTO effects (n, attempt) VALUES (99, 99)`)
+			require.ErrorIs(t, err, pgx.ErrTxClosed)
+			_, err = tx.Begin(t.Context())
+			require.ErrorIs(t, err, pgx.ErrTxClosed)
+		}
+	}
+	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM effects WHERE n = 99`))
+}
+
+// What a handler sets for its own statements is not in the way of its end.
+func TestTransactionWithSettings(t *testing.T) {
+	t.Parallel()
+	pool := effects(t)
+	role := "pawl_test_" + uuid.NewString()[:8]
+	exec(t, pool, `CREATE ROLE `+role)
+	exec(t, pool, `GRANT INSERT ON effects TO `+role)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		_, err := pool.Exec(ctx, `DROP OWNED BY `+role+`; DROP ROLE `+role)
+		require.NoError(t, err)
+	})
+	k := kind("k", "q")
+	settings := []string{`RESET ALL`, `SET LOCAL ROLE ` + role, `SET LOCAL search_path = pg_catalog, public`, `SET LOCAL statement_timeout = '10s'`, `SET LOCAL enable_indexscan = off`}
+	start(t, pool, pawlrt.Config{Tables: []task.Table{txTable(k, func(ctx context.Context, tx pgx.Tx, job *task.Job[args]) error {
+		if _, err := tx.Exec(ctx, settings[job.Args.N]); err != nil {
+			return err
+		}
+		return effect(ctx, tx, job)
+	})}})
+	put(t, pool, k, numbered(len(settings), "")...)
+	require.Equal(t, store.Audit{Completed: len(settings)}, settled(t, pool, len(settings)))
+	require.Empty(t, query[string](t, pool, `SELECT COALESCE(string_agg(summary, chr(10)), '') FROM pawl.job_errors`))
+	require.Equal(t, len(settings), query[int](t, pool, `SELECT count(*) FROM effects WHERE attempt = 1`))
+}
+
+// The wait for a connection is not the handler's time, and costs no attempt.
+func TestTransactionsBehindASmallPool(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t, testdb.MaxConns(1))
+	exec(t, pool, `CREATE TABLE effects (n int NOT NULL, attempt int NOT NULL)`)
+	k := kind("k", "q", func(k *taskimpl.Kind[args]) { k.Policy.Timeout, k.Policy.Attempts = 500*time.Millisecond, 1 })
+	start(t, pool, pawlrt.Config{Tables: []task.Table{txTable(k, func(ctx context.Context, tx pgx.Tx, job *task.Job[args]) error {
+		if err := effect(ctx, tx, job); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `SELECT pg_sleep(0.15)`)
+		return err
+	})}})
+	put(t, pool, k, numbered(12, "")...)
+	require.Equal(t, store.Audit{Completed: 12}, settled(t, pool, 12))
 }
 
 // A lease that is lost while the handler runs: nothing that it did is stored,
@@ -292,19 +371,19 @@ func TestStalledAfterFence(t *testing.T) {
 			conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 			require.NoError(t, err)
 			defer conn.Close(context.WithoutCancel(t.Context()))
-			tx, err := s.BeginAttempt(t.Context(), conn, store.Ending{Owner: owner, Token: token, ID: claimed.Jobs[0].ID}, k.Isolation, time.Minute)
+			trying, err := s.BeginAttempt(t.Context(), conn, store.Ending{Owner: owner, Token: token, ID: claimed.Jobs[0].ID}, k.Isolation, time.Minute)
 			require.NoError(t, err)
 			for _, sql := range []string{
 				`INSERT INTO effects (n, attempt) VALUES (1, 1)`,
 				`SET LOCAL idle_in_transaction_session_timeout = 500`,
-				fmt.Sprintf(`SELECT pawl.complete('%s', '%s', '%s', '%[2]s')`, owner, token, claimed.Jobs[0].ID),
+				fmt.Sprintf(`SELECT pawl.complete('%s', '%s', '%s', pg_current_xact_id()::text)`, owner, token, claimed.Jobs[0].ID),
 			} {
-				_, err = tx.Exec(t.Context(), sql)
+				_, err = trying.Tx.Exec(t.Context(), sql)
 				require.NoError(t, err)
 			}
 			start(t, pool, pawlrt.Config{Tables: []task.Table{txTable(k, effect)}, Lease: 500 * time.Millisecond, Heartbeat: 100 * time.Millisecond})
 			require.Equal(t, store.Audit{Completed: 1}, settled(t, pool, 1))
-			require.Error(t, tx.Commit(t.Context()))
+			require.Error(t, trying.Tx.Commit(t.Context()))
 			require.Equal(t, 2, query[int](t, pool, `SELECT sum(attempt) FROM effects`))
 		})
 	}
@@ -344,7 +423,7 @@ type commitConn struct {
 }
 
 func (c *commitConn) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("pawl.attempt")) {
+	if bytes.Contains(p, []byte("pg_current_xact_id")) {
 		c.attempt.Store(true)
 	}
 	return c.Conn.Write(p)

@@ -215,6 +215,12 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 		work(ctx)
 	}()
 	relayed := w.relaying(ctx, observe == nil)
+	for _, q := range w.queues {
+		if most := int(w.user.Config().MaxConns); q.alone != nil && q.concurrency > most {
+			w.log.Warn("a queue with transactional tasks has more slots than the pool has connections; the rest wait for one",
+				"queue", q.name, "concurrency", q.concurrency, "connections", most)
+		}
+	}
 	w.log.Info("worker started", "name", w.config.Name, "queues", len(w.queues))
 
 	select {

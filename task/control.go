@@ -12,7 +12,8 @@ import (
 )
 
 // ErrNoJob says that there is no job of that id, and no trace of one: its
-// history may have been removed.
+// history may have been removed. In a transaction at REPEATABLE READ or above it
+// may also have been enqueued after the transaction's snapshot.
 var ErrNoJob = errors.New("there is no such job")
 
 // Cancel cancels a job in tx: if that commits, the job has no other attempt. It

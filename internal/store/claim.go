@@ -35,7 +35,7 @@ type Claim struct {
 	AloneTokens []uuid.UUID
 	// Sleep says whether enqueues shall wake the process from now on, if the
 	// claim does not fill up; nil where they did not and shall not.
-	Sleep *bool
+	Sleep      *bool
 	MoreTokens []uuid.UUID // of further leases, where one does not hold Limit
 	// Floors are where to start looking, a priority each, the highest first.
 	// The zero time looks from the beginning.

@@ -268,8 +268,8 @@ func (p *Projecting) Failed(ctx context.Context, e *PendingEvent, f EventFailure
 // Commit commits what has been projected. Between it and what was before,
 // nobody waits for a process that was stopped.
 func (p *Projecting) Commit(ctx context.Context) error {
-	tag, err := p.conn.Exec(ctx, `COMMIT`)
-	if err == nil && tag.String() != "COMMIT" {
+	err := p.Tx.Commit(ctx) // whoever still holds it finds it closed
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return ErrTransactionEnded
 	}
 	return err

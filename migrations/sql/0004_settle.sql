@@ -141,14 +141,14 @@ END $$;
 
 -- The last statement of a transactional handler's transaction: its job is
 -- completed, or an error keeps the transaction from committing: PW002 where
--- the lease is lost, PW003 where this is not the transaction that p_mark was
--- set in, so that the handler has ended that one by itself.
-CREATE FUNCTION {schema}.complete(p_owner uuid, p_token uuid, p_id uuid, p_mark text) RETURNS void
+-- the lease is lost, PW003 where this is not the transaction p_xid, so that the
+-- handler has ended that one by itself.
+CREATE FUNCTION {schema}.complete(p_owner uuid, p_token uuid, p_id uuid, p_xid text) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 AS $$
 BEGIN
-	IF current_setting('pawl.attempt', true) IS DISTINCT FROM p_mark THEN
+	IF pg_current_xact_id()::text IS DISTINCT FROM p_xid THEN
 		RAISE EXCEPTION 'the handler has ended the transaction that it was given' USING ERRCODE = 'PW003';
 	END IF;
 	PERFORM settle(p_owner, ARRAY[p_token], '{1}', ARRAY[p_id], '{1}', '{}', '{}', '{}', true);

@@ -264,7 +264,7 @@ BEGIN
 		-- Those that share the most pairs of letters come first.
 		SELECT string_agg(s.kind, ', ' ORDER BY s.n) INTO v_known FROM (
 			SELECT k.kind, row_number() OVER (ORDER BY (
-				SELECT count(*) FROM generate_series(1, length(enqueue.kind) - 1) i WHERE position(substr(enqueue.kind, i, 2) IN k.kind) > 0
+				SELECT count(*) FROM generate_series(1, least(length(enqueue.kind), 100) - 1) i WHERE position(substr(enqueue.kind, i, 2) IN k.kind) > 0
 			) DESC, k.kind) AS n
 			FROM kinds k) s
 		WHERE s.n <= 5;
