@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,6 +29,10 @@ const (
 	DefaultSoftLimit   = 20 * time.Second
 	DefaultHardLimit   = 30 * time.Second
 )
+
+// maxConcurrency is more than one process has use for; it bounds what a slip
+// of the pen can cost.
+const maxConcurrency = 1 << 20
 
 // ErrConfig is in the chain of every error of [New].
 var ErrConfig = errors.New("the worker's configuration is wrong")
@@ -132,6 +137,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Heartbeat > c.Lease/2 {
 		return c, wrong("Heartbeat is %v, more than half of the lease of %v: one late heartbeat would lose every lease", c.Heartbeat, c.Lease)
 	}
+	if !utf8.ValidString(c.Name) || strings.Contains(c.Name, "\x00") {
+		return c, wrong("Name is not valid UTF-8 without U+0000")
+	}
 	if i := slices.IndexFunc(c.Middleware, func(m Middleware) bool { return m == nil }); i >= 0 {
 		return c, wrong("Middleware[%d] is nil", i)
 	}
@@ -196,6 +204,9 @@ func (c Config) queues() ([]served, error) {
 		q, ok := byName[name]
 		if !ok {
 			return nil, wrong("Queues names %q, which no table serves: the tables serve %s", name, strings.Join(slices.Sorted(maps.Keys(byName)), ", "))
+		}
+		if config.Concurrency > maxConcurrency {
+			return nil, wrong("queue %s has concurrency %d: use at most %d", name, config.Concurrency, maxConcurrency)
 		}
 		if config.Concurrency < 0 {
 			return nil, wrong("queue %s has concurrency %d: use 1 or more, or 0 for the default of %d", name, config.Concurrency, DefaultConcurrency)

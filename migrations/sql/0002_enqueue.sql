@@ -64,7 +64,9 @@ END $$;
 CREATE FUNCTION {schema}.order_key(p_kind text, p_organization text, p_args jsonb, p_members text[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN sha256(convert_to(jsonb_build_array(p_kind, p_organization,
-	(SELECT jsonb_agg(p_args -> m.name ORDER BY m.n) FROM unnest(p_members) WITH ORDINALITY m(name, n)))::text, 'UTF8'));
+	-- 1.0 and 1 are one number, however a caller writes it.
+	(SELECT jsonb_agg(CASE jsonb_typeof(v.value) WHEN 'number' THEN to_jsonb(trim_scale((v.value #>> '{}')::numeric)) ELSE v.value END ORDER BY m.n)
+		FROM unnest(p_members) WITH ORDINALITY m(name, n) CROSS JOIN LATERAL (SELECT p_args -> m.name AS value) v))::text, 'UTF8'));
 
 -- Stores the jobs of one kind. Answers whether they are due in the future, and
 -- a JSON array of those that were duplicates, NULL for none.
