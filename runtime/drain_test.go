@@ -306,10 +306,10 @@ func TestDrainOutlivesALease(t *testing.T) {
 	pool := testdb.Migrated(t)
 	k := kind("work", "q")
 	put(t, pool, k, args{})
-	w := drainer(t, pool, pawlrt.Config{Lease: 300 * time.Millisecond, Tables: []task.Table{table(k, func(ctx context.Context, job *task.Job[args]) error {
+	w := drainer(t, pool, pawlrt.Config{Lease: 2 * time.Second, Tables: []task.Table{table(k, func(ctx context.Context, job *task.Job[args]) error {
 		began := query[time.Time](t, pool, `SELECT expires_at FROM pawl.processes`)
 		testdb.Eventually(t, slow, "the lease to be renewed twice", func() bool {
-			return query[time.Time](t, pool, `SELECT expires_at FROM pawl.processes`).Sub(began) > 200*time.Millisecond
+			return query[time.Time](t, pool, `SELECT expires_at FROM pawl.processes`).Sub(began) > time.Second
 		})
 		return ctx.Err()
 	})}})
