@@ -226,10 +226,20 @@ BEGIN
 	IF p_parent = 'outcomes' AND EXISTS (SELECT FROM leaves() l WHERE l.parent = 'jobs' AND l.day <= p_day AND l.used) THEN
 		RETURN 'needed';
 	END IF;
+	RETURN truncate_leaf(v_leaf, p_tries);
+END $$;
+
+-- Empties a leaf, of which nothing is needed any more, between the statements
+-- of others: it never waits in front of them. Answers as empty_leaf does.
+CREATE FUNCTION {schema}.truncate_leaf(p_leaf text, p_tries integer) RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+BEGIN
 	FOR n IN 1 .. p_tries LOOP
 		BEGIN
-			EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE NOWAIT', v_leaf);
-			EXECUTE format('TRUNCATE ONLY %I', v_leaf);
+			EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE NOWAIT', p_leaf);
+			EXECUTE format('TRUNCATE ONLY %I', p_leaf);
 			RETURN 'emptied';
 		EXCEPTION WHEN lock_not_available THEN
 			PERFORM pg_sleep(0.003 + 0.014 * random());

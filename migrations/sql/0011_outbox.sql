@@ -469,16 +469,7 @@ BEGIN
 	IF p_parent = 'event_outcomes' AND EXISTS (SELECT FROM event_leaves() l WHERE l.parent = 'events' AND l.day <= p_day AND l.used) THEN
 		RETURN 'needed';
 	END IF;
-	FOR n IN 1 .. p_tries LOOP
-		BEGIN
-			EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE NOWAIT', v_leaf);
-			EXECUTE format('TRUNCATE ONLY %I', v_leaf);
-			RETURN 'emptied';
-		EXCEPTION WHEN lock_not_available THEN
-			PERFORM pg_sleep(0.003 + 0.014 * random());
-		END;
-	END LOOP;
-	RETURN 'locked';
+	RETURN truncate_leaf(v_leaf, p_tries);
 END $$;
 
 -- Removes dead events that are older than p_age, p_limit at most, but for those
