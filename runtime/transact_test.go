@@ -290,7 +290,7 @@ func TestLongTransaction(t *testing.T) {
 			return ctx.Err()
 		}))
 	}
-	config := pawlrt.Config{Tables: tables, Lease: 600 * time.Millisecond, Heartbeat: 150 * time.Millisecond, Poll: 50 * time.Millisecond}
+	config := pawlrt.Config{Tables: tables, Lease: 4 * time.Second, Heartbeat: 400 * time.Millisecond, Poll: 50 * time.Millisecond}
 	a, b := start(t, pool, config), start(t, pool, config)
 	for _, k := range long {
 		put(t, pool, k, numbered(5, "long")...)
