@@ -325,7 +325,7 @@ func TestKilledInRetention(t *testing.T) {
 		require.Less(t, kills, 300)
 	}
 	t.Logf("killed %d times", kills)
-	require.Greater(t, kills, 3)
+	require.Positive(t, kills)
 	require.Equal(t, days*perDay, query[int](t, pool, `SELECT count(*) FROM pawl.archive WHERE status = 'completed' AND kind = 'old'`))
 	// And all of them run.
 	var mu sync.Mutex
