@@ -1,8 +1,8 @@
 // Command bench measures Pawl beside River and beside plain SQL, on one server
 // in one run.
 //
-//	go run ./bench                     everything; about an hour and a half
-//	go run ./bench -quick              the most telling scenarios, in four minutes
+//	go run ./bench                     everything; it takes hours on two cores
+//	go run ./bench -quick              the most telling scenarios, smaller
 //	go run ./bench -list               what there is
 //	go run ./bench -scenario drain     one scenario
 //	go run ./bench -json FILE          the same numbers for programs

@@ -41,8 +41,8 @@ type attempt struct {
 	ended   atomic.Bool // its verdict has been handed over; the first one counts
 }
 
-// start runs the attempt in a goroutine of its own; the worker's attempts wait
-// group owns it.
+// start runs the attempt in a goroutine of the worker's crew; a shutdown waits
+// for it in the worker's attempts.
 func (a *attempt) start(s *session) {
 	w := a.w
 	ctx, end := context.WithCancelCause(s.ctx)
