@@ -159,7 +159,7 @@ func (a *attempt) judge(err error, c *commit) verdict {
 	if a.ended.Load() && !c.mine {
 		return v // the watchdog has told
 	}
-	if errors.Is(cause, task.ErrTimeout) {
+	if errors.Is(cause, task.ErrTimeout) && !c.mine { // not while its commit was under way
 		a.w.counters.timeouts.Add(1)
 	}
 	if p, ok := err.(*panicError); ok {

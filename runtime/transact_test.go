@@ -486,6 +486,23 @@ func TestTransactionTimeout(t *testing.T) {
 	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM effects`))
 }
 
+// The handler is in time and its COMMIT is slow: nobody gives up what is just
+// being committed, and it counts as completed.
+func TestSlowCommit(t *testing.T) {
+	t.Parallel()
+	pool := effects(t)
+	exec(t, pool, `CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER slowly AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slowly()`)
+	k := kind("k", "q", func(k *taskimpl.Kind[args]) { k.Policy.Timeout, k.Policy.Attempts = 500*time.Millisecond, 1 })
+	w := start(t, pool, pawlrt.Config{Tables: []task.Table{txTable(k, effect)}})
+	put(t, pool, k, args{N: 1})
+	require.Equal(t, store.Audit{Completed: 1}, settled(t, pool, 1))
+	require.NoError(t, w.shutdown(t))
+	s := w.Stats()
+	require.Equal(t, []int64{1, 0, 0, 0}, []int64{s.Completed, s.Refused, s.Timeouts, s.Stuck})
+	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM effects`))
+}
+
 // Ordinary handlers hold no transaction of ours, however long they run.
 func TestHandlersHoldNoTransaction(t *testing.T) {
 	t.Parallel()

@@ -232,6 +232,18 @@ func TestScheduledHead(t *testing.T) {
 }
 
 // Keys differ where the values of their fields, the organization or the kind do.
+// However a number is written, it is one.
+func TestOrderKeysOfNumbers(t *testing.T) {
+	t.Parallel()
+	_, pool := open(t)
+	for value, same := range map[string]string{"1": "1.0", "0": "0.00", "100": "1e2", "-2.5": "-2.50"} {
+		require.True(t, query[bool](t, pool, `SELECT pawl.order_key('k', '', $1::jsonb, '{a}') = pawl.order_key('k', '', $2::jsonb, '{a}')`,
+			`{"a": `+value+`}`, `{"a": `+same+`}`), value)
+		require.False(t, query[bool](t, pool, `SELECT pawl.order_key('k', '', $1::jsonb, '{a}') = pawl.order_key('k', '', $2::jsonb, '{a}')`,
+			`{"a": `+value+`}`, `{"a": "`+value+`"}`), value)
+	}
+}
+
 func TestOrderKeys(t *testing.T) {
 	t.Parallel()
 	s, pool := open(t)
