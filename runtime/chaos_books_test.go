@@ -165,7 +165,7 @@ var chaosChecks = []struct{ what, sql string }{
 		WHERE b.mode = 'follow' AND (SELECT count(*) FROM books f WHERE f.parent = b.id) <> 2 AND b.kind LIKE 'tx%'`},
 	{"payloads are read as what they were written as", `SELECT * FROM ledger WHERE event = 'misread'`},
 	{"failures end as their class says", `
-		SELECT b.id, b.mode, o.outcome, d.code FROM new_jobs b JOIN pawl.outcomes o ON o.job_id = b.id LEFT JOIN pawl.dead_letters d ON d.job_id = b.id
+		SELECT b.id, b.kind, b.mode, o.outcome, o.attempts, d.code, d.summary FROM new_jobs b JOIN pawl.outcomes o ON o.job_id = b.id LEFT JOIN pawl.dead_letters d ON d.job_id = b.id
 		WHERE (o.outcome = 1 AND b.mode IN ('unknown', 'permanent', 'revoked', 'panic', 'goexit'))
 			OR (o.outcome = 3 AND d.code NOT IN ('lease_lost', 'attempts_exhausted', 'transient', 'timeout')
 				AND d.code <> CASE b.mode WHEN 'limited' THEN 'rate_limited' ELSE b.mode END)`},
@@ -183,9 +183,13 @@ var chaosChecks = []struct{ what, sql string }{
 	{"a duplicate is one of a job with that key", `
 		SELECT d.id, d.kind, d.key FROM books d WHERE d.duplicate
 			AND NOT EXISTS (SELECT FROM new_jobs b WHERE b.id = d.id AND b.kind = d.kind AND b.key = d.key)`},
+	// finished_at is from before the settlement waits for locks; its last
+	// statement ends the lease.
 	{"a duplicate is one of a key that was held", `
-		SELECT d.id, d.began, o.finished_at, b.at + b.keep FROM books d JOIN new_jobs b ON b.id = d.id JOIN pawl.outcomes o ON o.job_id = b.id
-		WHERE d.duplicate AND d.isolation = 'read committed' AND o.finished_at < d.began - interval '1 second' AND b.at + b.keep < d.began`},
+		SELECT d.id, d.began, o.finished_at, c.at, b.at + b.keep FROM books d JOIN new_jobs b ON b.id = d.id JOIN pawl.outcomes o ON o.job_id = b.id
+		LEFT JOIN (SELECT job_id, max(at) AS at FROM closed GROUP BY job_id) c ON c.job_id = b.id
+		WHERE d.duplicate AND d.isolation = 'read committed' AND b.at + b.keep < d.began
+			AND GREATEST(o.finished_at, c.at) < d.began - interval '1 second'`},
 	{"keys are of committed jobs", `
 		SELECT k.kind, k.job_id FROM pawl.idempotency_keys k WHERE NOT EXISTS (SELECT FROM new_jobs b WHERE b.id = k.job_id)`},
 

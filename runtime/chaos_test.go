@@ -79,6 +79,7 @@ type planned struct {
 // slot is the place of one worker process after another.
 type slot struct {
 	*child
+	name       string
 	generation int
 	stopped    bool // by a signal
 	down       bool // not to be started again yet
@@ -144,7 +145,7 @@ func (s *storm) spawn(t *testing.T, p *slot, generation int) {
 		Name: fmt.Sprintf("worker %d", s.names), Generation: generation, PollOnly: s.r.IntN(4) == 0,
 	}}
 	c.DieOnClaim = s.r.IntN(10) == 0 && s.names > chaosSlots && !s.quiet
-	p.child, p.generation, p.stopped, p.down = spawn(t, s.pool, c), generation, false, false
+	p.child, p.name, p.generation, p.stopped, p.down = spawn(t, s.pool, c), c.Chaos.Name, generation, false, false
 }
 
 // after plans something.
@@ -232,9 +233,10 @@ func (s *storm) calm(t *testing.T) {
 	const left = `SELECT (SELECT count(*) FROM pawl.ready) || ' ready, ' || (SELECT count(*) FROM pawl.leases) || ' leases, '
 		|| (SELECT count(*) FROM pawl.ordered) || ' ordered, ' || (SELECT count(*) FROM pawl.order_turns) || ' turns, '
 		|| (SELECT count(*) FROM pawl.cancel_requests c WHERE NOT EXISTS (SELECT FROM by_hand h WHERE h.id = c.job_id AND h.what = 'lease')) || ' cancel requests, '
-		|| (SELECT count(*) - $1 FROM pawl.processes) || ' processes of the dead, '
+		|| (SELECT count(*) FROM pawl.processes p WHERE p.name <> ALL ($1)) || ' processes of the dead, '
+		|| (SELECT count(*) FROM unnest($1::text[]) l(name) WHERE NOT EXISTS (SELECT FROM pawl.processes p WHERE p.name = l.name)) || ' starting, '
 		|| (SELECT count(*) FROM pawl.sleepers s WHERE NOT EXISTS (SELECT FROM pawl.processes p WHERE p.id = s.process)) || ' of their wake-ups'`
-	const none = "0 ready, 0 leases, 0 ordered, 0 turns, 0 cancel requests, 0 processes of the dead, 0 of their wake-ups"
+	const none = "0 ready, 0 leases, 0 ordered, 0 turns, 0 cancel requests, 0 processes of the dead, 0 starting, 0 of their wake-ups"
 	began := time.Now()
 	for state := ""; state != none; {
 		if time.Since(began) > chaosDrain {
@@ -246,7 +248,11 @@ func (s *storm) calm(t *testing.T) {
 		case <-t.Context().Done():
 			t.Fatal("the test ended")
 		}
-		state = query[string](t, s.pool, left, len(s.slots))
+		var living []string
+		for _, p := range s.slots {
+			living = append(living, p.name)
+		}
+		state = query[string](t, s.pool, left, living)
 	}
 	t.Logf("calm after %v", time.Since(began).Round(time.Millisecond))
 }

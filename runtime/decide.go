@@ -110,7 +110,7 @@ func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, rando
 			return verdict{outcome: store.GiveBack}
 		case errors.Is(cause, task.ErrTimeout):
 			return retry(string(task.ClassTimeout), wait)
-		case errors.Is(cause, task.ErrLeaseLost):
+		case errors.Is(cause, task.ErrLeaseLost), errors.Is(err, task.ErrLeaseLost): // the fence may know it first
 			return retry(codeLeaseLost, 0)
 		}
 	}

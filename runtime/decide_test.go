@@ -52,6 +52,7 @@ func TestDecide(t *testing.T) {
 		"timeout":                           {1, 10, wrap(context.DeadlineExceeded), task.ErrTimeout, verdict{store.Retry, time.Second, "timeout", "outer: context deadline exceeded"}},
 		"timeout, past unknown":             {5, 10, boom, task.ErrTimeout, verdict{store.Retry, 16 * time.Second, "timeout", "boom"}},
 		"timeout, the last":                 {10, 10, boom, task.ErrTimeout, verdict{store.Dead, 0, "timeout", "boom"}},
+		"lease lost by the fence":           {2, 10, fmt.Errorf("rolled back: %w", task.ErrLeaseLost), nil, verdict{store.Retry, 0, "lease_lost", "rolled back: the lease on the job is lost"}},
 		"lease lost":                        {1, 10, boom, task.ErrLeaseLost, verdict{store.Retry, 0, "lease_lost", "boom"}},
 		"unknown":                           {1, 10, boom, nil, verdict{store.Retry, time.Second, "unknown", "boom"}},
 		"unknown, its last":                 {3, 10, boom, nil, verdict{store.Dead, 0, "unknown", "unclassified failure at attempt 3; return task.Transient(err) to have it retried, or task.Permanent(err): boom"}},

@@ -84,8 +84,9 @@ func (k *keeper) register(ctx context.Context) (uuid.UUID, error) {
 
 // run renews until ctx ends. Safe is when the last successful contact began:
 // from there the lease runs on this process's monotonic clock, which started
-// before the database's, so that it ends first here.
-func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
+// before the database's, so that it ends first here. It returns the identity
+// that the process had last.
+func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) uuid.UUID {
 	w := k.w
 	// Handlers are stopped a little early, so that they have stopped when
 	// others may begin.
@@ -97,7 +98,7 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return process
 		case <-timer.C:
 		}
 		w.health.keeper.tick()
@@ -109,7 +110,7 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
 		alive, err := k.renew(ctx, process, budget)
 		switch {
 		case ctx.Err() != nil:
-			return
+			return process
 		case err != nil:
 			failing = true
 			w.warn("keeper", "heartbeat failed", err, "since_contact", time.Since(safe))
@@ -129,14 +130,13 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) {
 			}
 			k.set(nil)
 			s = nil
-			var id uuid.UUID
 			registering, cancel := context.WithTimeout(ctx, w.config.Heartbeat)
-			id, err = k.register(registering)
+			process, err = k.register(registering) // also after an error there may be a row
 			cancel()
 			if err != nil {
 				w.warn("keeper", "cannot register again", err)
 			} else {
-				process, safe = id, sent
+				safe = sent
 				s = k.begin(process)
 			}
 		}

@@ -194,7 +194,10 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	w.health.serve()
 
 	var helpers, settling sync.WaitGroup
-	helpers.Go(func() { w.keeper.run(services, process, sent) })
+	keeping, endKeeping := context.WithCancel(services)
+	defer endKeeping()
+	kept := make(chan uuid.UUID, 1)
+	go func() { kept <- w.keeper.run(keeping, process, sent) }()
 	helpers.Go(func() { w.sweep(services) })
 	helpers.Go(func() { w.watchCancels(services) })
 	if observe == nil {
@@ -239,11 +242,13 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	defer cancel()
 	context.AfterFunc(ending, endServices)
 	settling.Wait()
-	if process, ok := w.keeper.process(); ok {
-		w.reconcile(ending, process)
-		if err := w.store.Unregister(ending, process); err != nil {
-			w.log.Warn("cannot remove the process's row; it expires by itself", "error", err)
-		}
+	// The keeper would take the row that is removed for one that was lost, and
+	// make another.
+	endKeeping()
+	process = <-kept
+	w.reconcile(ending, process)
+	if err := w.store.Unregister(ending, process); err != nil {
+		w.log.Warn("cannot remove the process's row; it expires by itself", "error", err)
 	}
 	close(w.stopped)
 	endServices()

@@ -16,6 +16,8 @@ import (
 var transientStates = []string{
 	"08",    // connection exceptions
 	"25006", // a read-only node, as in the middle of a failover
+	"25P03", // the transaction was idle for too long, as when its process was stopped
+	"25P04", // the transaction took too long
 	"40",    // serialization failures and deadlocks
 	"53",    // insufficient resources
 	"55P03", // a lock is not available
@@ -66,7 +68,7 @@ func suggested(err error) Class {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return ClassTransient
 	}
-	for _, broken := range []error{io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE} {
+	for _, broken := range []error{io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, pgconn.ErrConnClosed} {
 		if errors.Is(err, broken) {
 			return ClassTransient
 		}

@@ -43,10 +43,12 @@ func TestClassify(t *testing.T) {
 		{fmt.Errorf("read: %w", io.ErrUnexpectedEOF), task.ClassTransient},
 		{net.ErrClosed, task.ClassTransient},
 		{syscall.ECONNRESET, task.ClassTransient},
+		{fmt.Errorf("begin: %w", pgconn.ErrConnClosed), task.ClassTransient},
 		{&url.Error{Op: "Get", Err: errors.New("unsupported protocol scheme")}, task.ClassUnknown},
 
 		{state("40001"), task.ClassTransient}, {state("40P01"), task.ClassTransient}, {state("08006"), task.ClassTransient},
 		{state("53300"), task.ClassTransient}, {state("57P01"), task.ClassTransient}, {state("55P03"), task.ClassTransient}, {state("25006"), task.ClassTransient},
+		{state("25P03"), task.ClassTransient}, {state("25P04"), task.ClassTransient}, {state("25P02"), task.ClassUnknown},
 		{state("55000"), task.ClassUnknown}, {state("25001"), task.ClassUnknown}, {state("23505"), task.ClassUnknown}, {state("42P01"), task.ClassUnknown}, {state(""), task.ClassUnknown},
 	} {
 		f := task.Classify(tt.err)

@@ -75,7 +75,7 @@ func (s *Store) BeginAttempt(ctx context.Context, conn *pgx.Conn, e Ending, isol
 func (a *Attempt) Commit(ctx context.Context, limit time.Duration) error {
 	switch conn := a.conn.PgConn(); {
 	case conn.IsClosed():
-		return fmt.Errorf("%w: its connection is closed, as by the end of a context in the middle of a query", ErrUnusable)
+		return fmt.Errorf("%w: the end of a context in the middle of a query does that, for one: %w", ErrUnusable, pgconn.ErrConnClosed)
 	case conn.IsBusy():
 		return fmt.Errorf("%w: rows or a batch of it are still open; close them", ErrUnusable)
 	case conn.TxStatus() == 'E':
