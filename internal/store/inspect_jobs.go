@@ -1,0 +1,389 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// JobRow is a job, wherever it is.
+type JobRow struct {
+	ID             uuid.UUID  `json:"id"`
+	Kind           string     `json:"kind"`
+	Queue          string     `json:"queue"`
+	Version        int        `json:"version"`
+	Capability     int64      `json:"capability"`
+	Priority       int        `json:"priority"`
+	State          string     `json:"state"`
+	OrganizationID string     `json:"organization_id"`
+	EnqueuedAt     *time.Time `json:"enqueued_at"`
+	RunAt          *time.Time `json:"run_at"` // of the next attempt, where that is known; else of the first
+	Attempts       int        `json:"attempts"`
+	MaxAttempts    int        `json:"max_attempts"`
+	Worker         string     `json:"worker"`
+	ClaimedAt      *time.Time `json:"claimed_at"`
+	LeasedUntil    *time.Time `json:"leased_until"`
+	FinishedAt     *time.Time `json:"finished_at"`
+	ErrorCode      string     `json:"error_code"`
+	ErrorSummary   string     `json:"error_summary"`
+	ErrorAt        *time.Time `json:"error_at"`
+	Key            string     `json:"idempotency_key"` // hexadecimal digits of a digest
+	OrderKey       string     `json:"order_key"`
+	Args           string     `json:"args"` // the text of the JSON value, or its beginning
+	ArgsSize       int        `json:"args_size"`
+}
+
+// States that the filter of a list can name.
+const (
+	StatePending     = "pending"
+	StateScheduled   = "scheduled"
+	StateRetrying    = "retrying"
+	StateStranded    = "stranded"
+	StateLeased      = "leased"
+	StateBlocked     = "blocked"
+	StateCompleted   = "completed"
+	StateDead        = "dead"
+	StateCancelled   = "cancelled"
+	StateQuarantined = "quarantined"
+	StateLost        = "lost"
+)
+
+// ArgFilter asks for a value at a path of a payload.
+type ArgFilter struct {
+	Path  []string
+	Value json.RawMessage
+}
+
+// JobFilter says which jobs are meant; what is empty is not asked for.
+type JobFilter struct {
+	Kind, Queue, State, ErrorCode, Organization string
+	Args                                        []ArgFilter
+}
+
+// Place is how far a list has got.
+type Place struct {
+	Source string    `json:"s"`
+	Text   string    `json:"t,omitempty"`
+	N      int64     `json:"n,omitempty"`
+	At     time.Time `json:"a,omitzero"`
+	ID     uuid.UUID `json:"i,omitzero"`
+	Day    int       `json:"d,omitempty"`
+}
+
+// Scan is one step along a source.
+type Scan struct {
+	After *Place // nil: from the beginning
+	Rows  int    // to look at, at most
+	Limit int    // matches, at most
+}
+
+// Scanned is the answer of a [Scan].
+type Scanned struct {
+	IDs    []uuid.UUID // that match
+	Looked int
+	Next   *Place // nil: there is nothing more
+}
+
+// source is a table in an order that an index has, and what its rows stand for.
+type source struct {
+	name string
+	// rows are the columns id, day, text, n, at and state of the rows after a
+	// place, without a limit. They use the parameters $1 to $5: whether there is
+	// a place, its text, n, at and id; and $6, its day.
+	rows string
+	// job finds the row with the payload of a row s.
+	job string
+	// where is what more there is to ask of a row s and its job j.
+	where []string
+}
+
+// jobOf finds the row of a job by its id, and by its day where that is known.
+func jobOf(schema string) string {
+	return `SELECT j.kind, j.queue, j.organization_id, j.args FROM ` + schema + `.jobs j WHERE j.id = s.id AND (s.day IS NULL OR j.day = s.day) LIMIT 1`
+}
+
+// live are the capabilities of live workers, NULL for no worker.
+func live(schema string) string {
+	return `(SELECT array_agg(DISTINCT c) FROM ` + schema + `.processes p LEFT JOIN LATERAL unnest(p.capabilities) c ON true WHERE p.expires_at > clock_timestamp())`
+}
+
+// sourceOf chooses where to look for jobs of a filter: the smallest place that
+// has all of them.
+func sourceOf(schema string, f *JobFilter) (source, error) {
+	s := source{job: jobOf(schema)}
+	switch f.State {
+	case StatePending, StateScheduled, StateRetrying, StateStranded:
+		s.name = "ready"
+		columns := `r.id, r.day, r.queue AS text, r.priority::bigint AS n, r.run_at AS at,
+			CASE WHEN NOT r.capability = ANY (l.live) THEN 'stranded' WHEN r.attempts > 0 THEN 'retrying'
+				WHEN r.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END AS state`
+		from := ` FROM ` + schema + `.ready r, LATERAL (SELECT ` + live(schema) + ` AS live) l WHERE NOT r.suspect`
+		suspects := ` FROM ` + schema + `.ready r, LATERAL (SELECT ` + live(schema) + ` AS live) l WHERE r.suspect`
+		order := ` ORDER BY r.queue, r.priority DESC, r.run_at, r.id`
+		queue := ``
+		if f.Queue != "" {
+			queue = ` AND r.queue = ` + literal(f.Queue)
+		}
+		// What is after a place is three ranges of the index, one after the other;
+		// as one condition it would be read from the beginning. Suspects are few.
+		s.rows = `SELECT * FROM (SELECT ` + columns + suspects + queue + ` AND NOT $1::boolean` + order + `) a
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND NOT $1::boolean` + order + `) b
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND $1::boolean AND r.queue = $2::text AND r.priority = $3::bigint::smallint
+				AND (r.run_at, r.id) > ($4::timestamptz, $5::text::uuid)` + order + `) c
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND $1::boolean AND r.queue = $2::text AND r.priority < $3::bigint::smallint` + order + `) d
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND $1::boolean AND r.queue > $2::text` + order + `) e`
+		s.where = append(s.where, `s.state = `+literal(f.State))
+	case StateLeased:
+		s.name = "leases"
+		s.rows = `SELECT u.id, u.day, l.token::text AS text, u.pos AS n, NULL::timestamptz AS at, 'leased' AS state
+			FROM (SELECT l.* FROM ` + schema + `.leases l WHERE NOT $1::boolean OR l.token >= NULLIF($2::text, '')::uuid ORDER BY l.token) l
+			CROSS JOIN LATERAL (SELECT u.* FROM unnest(l.job_ids, l.days) WITH ORDINALITY u(id, day, pos)
+				WHERE get_bit(l.open, u.pos::integer - 1) = 1 AND (NOT $1::boolean OR l.token > NULLIF($2::text, '')::uuid OR u.pos > $3::bigint) ORDER BY u.pos) u
+			WHERE $4::timestamptz IS NULL AND $5::text IS NOT NULL`
+		if f.Queue != "" {
+			s.where = append(s.where, `j.queue = `+literal(f.Queue))
+		}
+	case StateBlocked:
+		s.name = "ordered"
+		s.rows = `SELECT o.job_id AS id, o.day, encode(o.order_key, 'hex') AS text, o.seq AS n, NULL::timestamptz AS at, 'blocked' AS state, o.head
+			FROM ` + schema + `.ordered o WHERE (NOT $1::boolean OR (o.order_key, o.seq) > (decode($2::text, 'hex'), $3::bigint))
+			AND $4::timestamptz IS NULL AND $5::text IS NOT NULL ORDER BY o.order_key, o.seq`
+		s.where = append(s.where, `NOT s.head`)
+	case StateDead:
+		s.name = "dead"
+		s.job = `SELECT d.kind, d.queue, d.organization_id, d.args FROM ` + schema + `.dead_letters d WHERE d.job_id = s.id`
+		code := ``
+		if f.ErrorCode != "" { // it has an index
+			code = ` AND d.code = ` + literal(f.ErrorCode)
+		}
+		s.rows = `SELECT d.job_id AS id, NULL::integer AS day, d.code AS text, 0::bigint AS n, d.died_at AS at, 'dead' AS state
+			FROM ` + schema + `.dead_letters d WHERE (NOT $1::boolean OR (d.died_at, d.job_id) < ($4::timestamptz, $5::text::uuid)) AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL` + code + `
+			ORDER BY d.died_at DESC, d.job_id DESC`
+	case StateQuarantined:
+		s.name = "quarantine"
+		s.job = `SELECT q.queue, j.kind, j.organization_id, j.args FROM (SELECT s.text AS queue) q LEFT JOIN LATERAL (` + s.job + `) j ON true`
+		s.rows = `SELECT q.job_id AS id, q.job_day AS day, q.queue AS text, 0::bigint AS n, q.found_at AS at, 'quarantined' AS state
+			FROM ` + schema + `.quarantine q WHERE q.queue <> '` + OutboxQueue + `' AND (NOT $1::boolean OR (q.found_at, q.job_id) < ($4::timestamptz, $5::text::uuid))
+			AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL ORDER BY q.found_at DESC, q.job_id DESC`
+	case "", StateCompleted, StateCancelled, StateLost:
+		if f.ErrorCode != "" {
+			s.name = "errors"
+			s.rows = `SELECT e.job_id AS id, NULL::integer AS day, e.code AS text, e.attempt::bigint AS n, e.at AS at, '' AS state, e.day AS on_day
+				FROM ` + schema + `.job_errors e WHERE (NOT $1::boolean OR (e.job_id, e.attempt, e.day) < ($5::text::uuid, $3::bigint::smallint, $6::integer))
+				AND $2::text IS NOT NULL AND ($4::timestamptz IS NOT NULL OR NOT $1::boolean) ORDER BY e.job_id DESC, e.attempt DESC, e.day DESC`
+			s.where = append(s.where, `s.text = `+literal(f.ErrorCode),
+				`NOT EXISTS (SELECT FROM `+schema+`.job_errors x WHERE x.job_id = s.id AND (x.at, x.attempt) > (s.at, s.n))`)
+		} else {
+			s.name = "jobs"
+			s.rows = `SELECT j.id, j.day, '' AS text, 0::bigint AS n, NULL::timestamptz AS at, '' AS state FROM ` + schema + `.jobs j
+				WHERE (NOT $1::boolean OR j.id < $5::text::uuid) AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL AND $4::timestamptz IS NULL ORDER BY j.id DESC`
+		}
+		outcome := map[string]string{StateCompleted: "1", StateCancelled: "5"}[f.State]
+		switch {
+		case outcome != "":
+			s.where = append(s.where, `EXISTS (SELECT FROM `+schema+`.outcomes o WHERE o.job_id = s.id AND (s.day IS NULL OR o.day >= s.day) AND o.outcome = `+outcome+`)`)
+		case f.State == StateLost:
+			s.where = append(s.where, `NOT EXISTS (SELECT FROM `+schema+`.outcomes o WHERE o.job_id = s.id AND (s.day IS NULL OR o.day >= s.day))`,
+				`NOT EXISTS (SELECT FROM `+schema+`.unfinished u WHERE u.id = s.id)`, `NOT EXISTS (SELECT FROM `+schema+`.quarantine q WHERE q.job_id = s.id)`)
+		}
+	default:
+		return s, fmt.Errorf("there is no state %q", f.State)
+	}
+	if f.Kind != "" {
+		s.where = append(s.where, `j.kind = `+literal(f.Kind))
+	}
+	if f.Queue != "" && s.name != "ready" {
+		s.where = append(s.where, `j.queue = `+literal(f.Queue))
+	}
+	if f.Organization != "" {
+		s.where = append(s.where, `j.organization_id = `+literal(f.Organization))
+	}
+	if f.ErrorCode != "" && s.name != "errors" && s.name != "dead" {
+		s.where = append(s.where, `(SELECT e.code FROM `+schema+`.job_errors e WHERE e.job_id = s.id ORDER BY e.at DESC, e.attempt DESC LIMIT 1) = `+literal(f.ErrorCode))
+	}
+	s.where = append(s.where, argsWhere("j", f.Args)...)
+	return s, nil
+}
+
+// argsWhere are the conditions of paths on a table's column args.
+func argsWhere(table string, filters []ArgFilter) (where []string) {
+	for _, a := range filters {
+		path, err := json.Marshal(a.Path)
+		if err != nil {
+			panic(err) // strings
+		}
+		where = append(where, fmt.Sprintf(`%s.args #> ARRAY(SELECT p FROM jsonb_array_elements_text(%s::jsonb) p) = %s::jsonb`,
+			table, literal(string(path)), literal(string(a.Value))))
+	}
+	return where
+}
+
+// literal quotes a value as a string constant that has the same meaning whatever
+// the session takes backslashes for. U+0000, which no text of the database has,
+// makes a text that is in none.
+func literal(text string) string {
+	text = strings.ReplaceAll(text, "\x00", "\uFFFD")
+	return ` E'` + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(strings.ToValidUTF8(text, "\uFFFD")) + `'`
+}
+
+// ScanJobs looks at some rows of the place where jobs of a filter are.
+func (r *Reading) ScanJobs(ctx context.Context, f *JobFilter, scan Scan) (*Scanned, error) {
+	s, err := sourceOf(r.schema, f)
+	if err != nil {
+		return nil, err
+	}
+	return r.scan(ctx, s, scan)
+}
+
+// ErrPlace says that a place is of another list.
+var ErrPlace = fmt.Errorf("the cursor is of another list: use it with the filter that it was given for")
+
+func (r *Reading) scan(ctx context.Context, s source, scan Scan) (*Scanned, error) {
+	var after Place
+	if scan.After != nil {
+		if after = *scan.After; after.Source != s.name {
+			return nil, ErrPlace
+		}
+	}
+	where := "true"
+	if len(s.where) > 0 {
+		where = strings.Join(s.where, " AND ")
+	}
+	onDay := "0"
+	if s.name == "errors" {
+		onDay = "s.on_day"
+	}
+	rows, err := r.tx.Query(ctx, fmt.Sprintf(`
+		WITH scanned AS MATERIALIZED (
+			SELECT row_number() OVER () AS nth, s.* FROM (SELECT s.* FROM (%s) s LIMIT %d) s
+		), matched AS MATERIALIZED (
+			SELECT s.nth FROM scanned s CROSS JOIN LATERAL (%s) j WHERE %s ORDER BY s.nth LIMIT %d
+		)
+		SELECT s.nth, s.id::text, s.text, s.n, s.at, (%s)::integer, true FROM matched m JOIN scanned s ON s.nth = m.nth
+		UNION ALL
+		(SELECT s.nth, s.id::text, s.text, s.n, s.at, (%s)::integer, false FROM scanned s WHERE $6::integer IS NOT NULL ORDER BY s.nth DESC LIMIT 1)
+		ORDER BY 7 DESC, 1`, s.rows, scan.Rows, s.job, where, scan.Limit, onDay, onDay),
+		scan.After != nil, after.Text, after.N, moment(after.At), after.ID.String(), after.Day)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		answer Scanned
+		nth    int
+		id     string
+		text   string
+		n      int64
+		at     *time.Time
+		day    int
+		hit    bool
+		place  Place
+	)
+	_, err = pgx.ForEachRow(rows, []any{&nth, &id, &text, &n, &at, &day, &hit}, func() error {
+		parsed, err := uuid.Parse(id)
+		if err != nil {
+			return err
+		}
+		if !hit && len(answer.IDs) == scan.Limit {
+			return nil // the page ends with its last match
+		}
+		answer.Looked = nth
+		place = Place{Source: s.name, Text: text, N: n, ID: parsed, Day: day}
+		if at != nil {
+			place.At = *at
+		}
+		if hit {
+			answer.IDs = append(answer.IDs, parsed)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if answer.Looked > 0 && (answer.Looked >= scan.Rows || len(answer.IDs) == scan.Limit) {
+		answer.Next = &place
+	}
+	return &answer, nil
+}
+
+// Jobs returns what there is to say of jobs, in the order of the ids; one without
+// a trace is left out. Payloads are cut after so many characters. Of one that
+// waits but not for a time that its history knows, search finds out for which,
+// by a walk along its queue.
+func (r *Reading) Jobs(ctx context.Context, ids []uuid.UUID, argsMax int, search bool) ([]JobRow, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	s := r.schema
+	return documents[JobRow](ctx, r.tx, `
+		WITH asked AS MATERIALIZED (
+			SELECT u.id, u.n FROM unnest($1::text[]::uuid[]) WITH ORDINALITY u(id, n)
+		), leased AS MATERIALIZED (
+			SELECT u.id, u.attempt, l.claimed_at, l.owner, p.name, p.expires_at FROM `+s+`.leases l
+			CROSS JOIN LATERAL unnest(l.job_ids, l.attempts) WITH ORDINALITY u(id, attempt, pos)
+			LEFT JOIN `+s+`.processes p ON p.id = l.owner
+			WHERE get_bit(l.open, u.pos::integer - 1) = 1 AND l.job_ids && $1::text[]::uuid[] AND u.id = ANY ($1::text[]::uuid[])
+		), live AS MATERIALIZED (
+			SELECT `+live(s)+` AS live
+		)
+		SELECT jsonb_build_object(
+			'id', a.id, 'kind', COALESCE(j.kind, d.kind, ''), 'queue', COALESCE(j.queue, d.queue, q.queue, o.queue, ''),
+			'version', COALESCE(j.version, d.version, 0), 'capability', COALESCE(j.capability, d.capability, 0), 'priority', COALESCE(j.priority, d.priority, 0),
+			'state', CASE
+				WHEN o.outcome = 1 THEN 'completed' WHEN o.outcome = 3 THEN 'dead' WHEN o.outcome = 5 THEN 'cancelled'
+				WHEN l.id IS NOT NULL THEN 'leased'
+				WHEN q.job_id IS NOT NULL THEN 'quarantined'
+				WHEN j.archived THEN j.status
+				WHEN d.job_id IS NOT NULL THEN 'dead'
+				WHEN NOT b.head AND EXISTS (SELECT FROM `+s+`.ordered x WHERE x.order_key = b.order_key AND x.seq < b.seq) THEN 'blocked'
+				WHEN $3::boolean AND r.id IS NULL AND b.job_id IS NULL THEN 'lost'
+				WHEN NOT j.capability = ANY (v.live) THEN 'stranded'
+				WHEN r.attempts > 0 OR (r.id IS NULL AND b.head IS DISTINCT FROM false) THEN 'retrying'
+				WHEN COALESCE(r.run_at, j.run_at) > clock_timestamp() THEN 'scheduled'
+				ELSE 'pending' END,
+			'organization_id', COALESCE(j.organization_id, d.organization_id, ''),
+			'enqueued_at', COALESCE(j.enqueued_at, d.enqueued_at), 'run_at', COALESCE(r.run_at, e.retry_at, j.run_at),
+			'attempts', COALESCE(o.attempts, l.attempt, j.attempts, d.attempts, r.attempts, e.attempt, 0),
+			'max_attempts', COALESCE(j.max_attempts, d.max_attempts, 0),
+			'worker', COALESCE(l.name, l.owner::text, ''), 'claimed_at', COALESCE(l.claimed_at, o.claimed_at, j.claimed_at), 'leased_until', l.expires_at,
+			'finished_at', COALESCE(o.finished_at, j.finished_at, d.died_at),
+			'error_code', COALESCE(d.code, e.code, ''), 'error_summary', COALESCE(d.summary, e.summary, ''), 'error_at', COALESCE(d.died_at, e.at),
+			'idempotency_key', COALESCE(encode(j.idempotency_key, 'hex'), ''), 'order_key', COALESCE(encode(j.order_key, 'hex'), ''),
+			'args', left(COALESCE(j.args, d.args)::text, $2::integer), 'args_size', COALESCE(octet_length(COALESCE(j.args, d.args)::text), 0))::text
+		FROM asked a
+		CROSS JOIN live v
+		LEFT JOIN LATERAL (
+			SELECT * FROM (
+				SELECT j.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, j.enqueued_at, j.run_at, j.max_attempts, j.idempotency_key, j.order_key, j.args,
+					false AS archived, NULL AS status, NULL::smallint AS attempts, NULL::timestamptz AS claimed_at, NULL::timestamptz AS finished_at
+				FROM `+s+`.jobs j WHERE j.id = a.id
+				UNION ALL
+				SELECT x.id, x.kind, x.queue, x.version, x.capability, x.priority, x.organization_id, x.enqueued_at, x.run_at, x.max_attempts, x.idempotency_key, x.order_key, x.args,
+					true, x.status, x.attempts, x.claimed_at, x.finished_at
+				FROM `+s+`.archive x WHERE x.id = a.id) j LIMIT 1) j ON true
+		LEFT JOIN LATERAL (SELECT d.* FROM `+s+`.dead_letters d WHERE d.job_id = a.id) d ON true
+		LEFT JOIN LATERAL (SELECT o.* FROM `+s+`.outcomes o WHERE o.job_id = a.id LIMIT 1) o ON true
+		LEFT JOIN LATERAL (SELECT l.* FROM leased l WHERE l.id = a.id LIMIT 1) l ON true
+		LEFT JOIN LATERAL (SELECT q.* FROM `+s+`.quarantine q WHERE q.job_id = a.id LIMIT 1) q ON true
+		LEFT JOIN LATERAL (SELECT b.* FROM `+s+`.ordered b WHERE b.job_id = a.id) b ON o.job_id IS NULL
+		LEFT JOIN LATERAL (SELECT e.* FROM `+s+`.job_errors e WHERE e.job_id = a.id ORDER BY e.at DESC, e.attempt DESC LIMIT 1) e ON true
+		LEFT JOIN LATERAL (
+			SELECT * FROM (
+				SELECT r.* FROM `+s+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = a.id
+					AND r.run_at = ANY (j.run_at || b.ready_at || ARRAY(SELECT x.retry_at FROM `+s+`.job_errors x WHERE x.job_id = a.id))
+				UNION ALL
+				SELECT r.* FROM `+s+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND r.suspect AND r.id = a.id
+				UNION ALL
+				SELECT r.* FROM `+s+`.ready r WHERE $3::boolean AND r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = a.id) r LIMIT 1
+		) r ON o.job_id IS NULL AND l.id IS NULL AND q.job_id IS NULL AND NOT j.archived AND b.head IS DISTINCT FROM false
+		WHERE COALESCE(j.id, d.job_id, o.job_id, q.job_id, l.id) IS NOT NULL
+		ORDER BY a.n`, texts, argsMax, search)
+}
