@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pawlgo/pawl/example/fleetdb"
+	"github.com/pawlgo/pawl/example/tasks"
+	"github.com/pawlgo/pawl/task"
 )
 
 // work feeds the trace to the platform, kills a worker on the way, and waits
@@ -95,9 +97,53 @@ func (p *platform) ingest(ctx context.Context) error {
 	return nil
 }
 
-// waitForTheEnd returns when no job is unfinished. Nothing is enqueued any more
-// but by jobs, so that is the end.
+// waitForTheEnd returns when no job is unfinished and no fact waits. Nothing is
+// enqueued any more but by jobs, facts and ticks, so that is the end once the
+// schedules are paused.
 func (p *platform) waitForTheEnd(ctx context.Context) error {
+	if err := p.waitUntil(ctx, func(progress fleetdb.Progress) bool { return progress.Left() == 0 }); err != nil {
+		return err
+	}
+	if err := p.pauseSchedules(ctx); err != nil {
+		return err
+	}
+	return p.waitUntil(ctx, func(progress fleetdb.Progress) bool {
+		if progress.Left()+progress.Ticking > 0 {
+			return false
+		}
+		p.sayProgress(progress)
+		return true
+	})
+}
+
+// pauseSchedules stops the ticks, and returns when no transaction is left that may
+// not have seen that.
+func (p *platform) pauseSchedules(ctx context.Context) error {
+	for _, kind := range []string{tasks.KindEvaluateDevices, tasks.KindRevokeLinks, tasks.KindSummarizeFleet} {
+		if _, err := task.PauseSchedule(ctx, task.Autocommit(p.pool), kind); err != nil {
+			return err
+		}
+	}
+	paused, err := fleetdb.Now(ctx, p.pool)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if outlived, err := fleetdb.Outlived(ctx, p.pool, paused); err != nil || outlived {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// waitUntil returns when the progress is as wanted.
+func (p *platform) waitUntil(ctx context.Context, wanted func(fleetdb.Progress) bool) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -106,8 +152,7 @@ func (p *platform) waitForTheEnd(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if progress.Unfinished == 0 {
-			p.sayProgress(progress)
+		if wanted(progress) {
 			return nil
 		}
 		// The question is about every job there was. It must not become the work.
@@ -141,6 +186,7 @@ func (p *platform) sayProgress(progress fleetdb.Progress) {
 	p.taken.mu.Lock()
 	positions := p.taken.positions
 	p.taken.mu.Unlock()
-	p.say("positions %d/%d  trips %d  crossings %d  reports %d  webhooks %d  notifications %d  jobs waiting or running %d",
-		positions, len(p.trace), progress.Trips, progress.Crossings, progress.Reports, progress.Delivered, progress.Notified, progress.Unfinished)
+	p.say("positions %d/%d  trips %d  crossings %d  silences %d  projected %d  reports %d  webhooks %d  notifications %d  left to do %d",
+		positions, len(p.trace), progress.Trips, progress.Crossings, progress.Silences, progress.Projected,
+		progress.Reports, progress.Delivered, progress.Notified, progress.Left()+progress.Ticking)
 }

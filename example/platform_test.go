@@ -24,10 +24,11 @@ import (
 	"github.com/pawlgo/pawl/example/work"
 	"github.com/pawlgo/pawl/internal/testdb"
 	pawlrt "github.com/pawlgo/pawl/runtime"
+	"github.com/pawlgo/pawl/task"
 )
 
 // smallPlatform is a platform within the test process: a database, a receiver,
-// a worker that waits nowhere.
+// a worker whose handlers wait nowhere.
 func smallPlatform(t *testing.T, positions []fleet.Position) *platform {
 	t.Helper()
 	p := &platform{
@@ -52,8 +53,9 @@ func smallPlatform(t *testing.T, positions []fleet.Position) *platform {
 	for name := range settingsFor(p.options).Slots {
 		queues[name] = pawlrt.Queue{Concurrency: 2}
 	}
+	handlers := work.New(p.pool, out, "test", work.Pace{Link: 4 * time.Second})
 	worker, err := pawlrt.New(p.pool, pawlrt.Config{
-		Tables: tasks.Tables(work.New(p.pool, out, "test", work.Pace{})), Queues: queues, Poll: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Tables: tasks.Tables(handlers), Events: []task.EventTable{tasks.Events(handlers)}, Queues: queues, Poll: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -69,11 +71,9 @@ func smallPlatform(t *testing.T, positions []fleet.Position) *platform {
 
 func (p *platform) settle(t *testing.T) {
 	t.Helper()
-	testdb.Eventually(t, 45*time.Second, "the end of the work", func() bool {
-		progress, err := fleetdb.ProgressOf(t.Context(), p.pool)
-		require.NoError(t, err)
-		return progress.Unfinished == 0
-	})
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+	defer cancel()
+	require.NoError(t, p.waitForTheEnd(ctx), "the end of the work")
 }
 
 // facts are what the judge sees.

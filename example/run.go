@@ -17,6 +17,7 @@ import (
 
 	"github.com/pawlgo/pawl/example/fleetdb"
 	"github.com/pawlgo/pawl/example/receiver"
+	"github.com/pawlgo/pawl/example/tasks"
 	"github.com/pawlgo/pawl/internal/localpg"
 	"github.com/pawlgo/pawl/migrations"
 )
@@ -153,7 +154,7 @@ func (p *platform) createDatabase(ctx context.Context, server string) (drop func
 	return drop, nil
 }
 
-// subscribers are those who want to hear of events, and how they behave.
+// subscribers are those who want to hear of facts, and how they behave.
 func subscribers() map[string]receiver.Behaviour {
 	return map[string]receiver.Behaviour{
 		"dispatch": receiver.Always(http.StatusOK),
@@ -165,11 +166,11 @@ func subscribers() map[string]receiver.Behaviour {
 
 func (p *platform) addEndpoints(ctx context.Context) error {
 	for name := range subscribers() {
-		event := fleetdb.EventTripCompleted
+		facts := []string{tasks.EventTripCompleted}
 		if name == "partner" || name == "legacy" {
-			event = fleetdb.EventGeofenceCrossed
+			facts = []string{tasks.EventGeofenceEntered, tasks.EventGeofenceLeft}
 		}
-		e := fleetdb.Endpoint{ID: uuid.New(), Name: name, Event: event, URL: p.receiver.URL(name)}
+		e := fleetdb.Endpoint{ID: uuid.New(), Name: name, Facts: facts, URL: p.receiver.URL(name)}
 		if err := fleetdb.AddEndpoint(ctx, p.pool, e); err != nil {
 			return err
 		}

@@ -35,6 +35,18 @@ var spoilers = map[string]struct{ sql, noticed string }{
 		FROM fleet.trips LIMIT 1`, "reference"},
 	"a trip deleted":     {`DELETE FROM fleet.trips WHERE id = (SELECT id FROM fleet.trips LIMIT 1)`, "reference"},
 	"a crossing deleted": {`DELETE FROM fleet.crossings WHERE id = (SELECT id FROM fleet.crossings LIMIT 1)`, "reference"},
+	"a silence deleted":  {`DELETE FROM fleet.silences WHERE id = (SELECT id FROM fleet.silences LIMIT 1)`, "reference"},
+	"a fact deleted":     {`DELETE FROM pawl.events WHERE id = (SELECT id FROM pawl.events WHERE type = 'trip.completed' LIMIT 1)`, "facts"},
+	"a fact published again": {`SELECT pawl.publish_event(type, aggregate_type, aggregate_id, '', version, capability, gen_random_uuid(), payload::text, NULL, false)
+		FROM pawl.events WHERE type = 'geofence.entered' LIMIT 1`, "facts"},
+	"a projection deleted": {`DELETE FROM fleet.projections WHERE fact_id = (SELECT fact_id FROM fleet.projections LIMIT 1)`, "facts"},
+	"a projection doubled": {`INSERT INTO fleet.projections SELECT * FROM fleet.projections LIMIT 1`, "facts"},
+	"a trip added twice":   {`UPDATE fleet.overview SET trips = trips + 1 WHERE vehicle = (SELECT vehicle FROM fleet.overview LIMIT 1)`, "overview"},
+	"a geofence not left":  {`UPDATE fleet.overview SET inside = inside || 'old-town'::text WHERE vehicle = (SELECT vehicle FROM fleet.overview LIMIT 1)`, "overview"},
+	"a tick without a job": {`DELETE FROM fleet.ticks WHERE tick = (SELECT max(tick) FROM fleet.ticks)`, "schedules"},
+	"a tick with two jobs": {`INSERT INTO fleet.ticks SELECT gen_random_uuid(), kind, tick FROM fleet.ticks LIMIT 1`, "schedules"},
+	"a summary deleted":    {`DELETE FROM fleet.summaries WHERE tick = (SELECT max(tick) FROM fleet.summaries)`, "schedules"},
+	"a link not revoked":   {`UPDATE fleet.links SET revoked_at = NULL WHERE trip_id = (SELECT trip_id FROM fleet.links WHERE revoked_at IS NOT NULL LIMIT 1)`, "links"},
 	"executions overlapped": {`UPDATE fleet.executions SET started_at = started_at - interval '1 minute'
 		WHERE id = (SELECT id FROM fleet.executions WHERE attempt = 2 LIMIT 1)`, "overlap"},
 	"an export deleted": {`DELETE FROM fleet.exports WHERE vehicle = (SELECT vehicle FROM fleet.vehicles LIMIT 1)`, "exports"},

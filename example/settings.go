@@ -51,6 +51,7 @@ func settingsFor(o *options) settings {
 			Notify: dawdle(events, 20*time.Second, 100*time.Millisecond),
 			Derive: 5 * time.Millisecond,
 			Export: 50 * time.Millisecond,
+			Link:   4 * time.Second,
 		},
 		Answer: dawdle(events, 40*time.Second, 160*time.Millisecond),
 		Batch:  max(len(o.trace)/100, 100),

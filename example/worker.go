@@ -17,6 +17,7 @@ import (
 	"github.com/pawlgo/pawl/example/tasks"
 	"github.com/pawlgo/pawl/example/work"
 	pawlrt "github.com/pawlgo/pawl/runtime"
+	"github.com/pawlgo/pawl/task"
 )
 
 // workerOrder is what a worker process is told to do: the first line of its
@@ -43,8 +44,8 @@ var errOrphaned = errors.New("the parent process has died")
 // isWorker says whether this process is a worker of another one.
 func isWorker(args []string) bool { return len(args) == 2 && args[1] == "worker" }
 
-// workerMain is a worker process: one Pawl worker, with the platform's handlers,
-// for as long as the parent wants or lives.
+// workerMain is a worker process: one Pawl worker, with the platform's handlers
+// and projections, for as long as the parent wants or lives.
 func workerMain(stdin io.Reader, stderr io.Writer) int {
 	// An interrupt from the terminal reaches the whole group of processes. The
 	// parent then says what to do.
@@ -86,7 +87,7 @@ func (o workerOrder) work(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	config.MaxConns = 16
+	config.MaxConns = 18
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
@@ -99,8 +100,9 @@ func (o workerOrder) work(ctx context.Context, logger *slog.Logger) error {
 	for name, slots := range o.Slots {
 		queues[name] = pawlrt.Queue{Concurrency: slots}
 	}
+	handlers := work.New(pool, out, o.Name, o.Pace)
 	worker, err := pawlrt.New(pool, pawlrt.Config{
-		Tables: tasks.Tables(work.New(pool, out, o.Name, o.Pace)), Queues: queues,
+		Tables: tasks.Tables(handlers), Queues: queues, Events: []task.EventTable{tasks.Events(handlers)},
 		Name: o.Name, Logger: logger, Lease: o.Lease,
 		SoftLimit: 3 * time.Second, HardLimit: 5 * time.Second,
 	})

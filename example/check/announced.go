@@ -9,7 +9,7 @@ import (
 )
 
 // announced: each webhook was delivered at least once, or ended in a dead letter
-// because its subscriber is gone; and every crossing and trip was notified.
+// because its subscriber is gone; and every crossing, trip and silence was notified.
 func announced(f *Facts) Verdict {
 	dead := map[uuid.UUID]bool{}
 	for _, e := range f.Executions {
@@ -48,8 +48,8 @@ func announced(f *Facts) Verdict {
 	for _, w := range f.Webhooks {
 		asked[w.EventID] = true
 	}
-	event := func(id uuid.UUID, what string) {
-		if !asked[id] {
+	event := func(id uuid.UUID, what string, subscribed bool) {
+		if subscribed && !asked[id] {
 			v.problem("nobody was to be told of the %s %s", what, id)
 		}
 		if !notified[id] {
@@ -57,10 +57,13 @@ func announced(f *Facts) Verdict {
 		}
 	}
 	for _, t := range f.Trips {
-		event(t.ID, "trip")
+		event(t.ID, "trip", true)
 	}
 	for _, c := range f.Crossings {
-		event(c.ID, "crossing")
+		event(c.ID, "crossing", true)
+	}
+	for _, s := range f.Silences {
+		event(s.ID, "silence", false)
 	}
 	return v
 }

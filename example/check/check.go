@@ -1,9 +1,9 @@
 // Package check judges a run of the platform.
 //
 // The checks are pure functions over [Facts]: rows that the platform's own
-// handlers wrote, files, and what the receiver of the webhooks saw. Pawl's
-// tables are asked one thing only, which jobs are not finished, because a job
-// that never started has left no trace anywhere else.
+// handlers and projections wrote, files, and what the receiver of the webhooks saw.
+// Pawl's tables are asked only what has left no trace anywhere else: which jobs are
+// not finished, which facts were published, and how many jobs the schedules made.
 package check
 
 import (
@@ -22,11 +22,19 @@ type Facts struct {
 
 	Trips         []fleet.Trip
 	Crossings     []fleet.Crossing
+	Silences      []fleet.Silence
 	Reports       []Report
 	Exports       []Export
 	Webhooks      []Webhook
-	Notifications []uuid.UUID // events
+	Notifications []uuid.UUID // of trips, crossings and silences
 	Executions    []Execution
+	Published     []Fact
+	Projections   []Projection
+	Overview      []Vehicle
+	Links         []Link
+	Schedules     []Schedule
+	Ticks         []Tick
+	Summaries     []time.Time          // ticks
 	Kills         map[string]time.Time // by worker
 	Files         map[string][]byte    // the output directory, by name
 
@@ -36,6 +44,54 @@ type Facts struct {
 
 	// Drill is the crash that was staged, nil where none was.
 	Drill *Drill
+}
+
+// Fact is a fact that was published.
+type Fact struct {
+	ID      uuid.UUID
+	Type    string
+	Subject uuid.UUID // the trip, the crossing or the silence
+	Status  string    // in the outbox
+}
+
+// Projection is one time that a fact was projected.
+type Projection struct {
+	FactID  uuid.UUID
+	Subject uuid.UUID
+	Worker  string
+}
+
+// Vehicle is the row of a vehicle in the overview.
+type Vehicle struct {
+	Vehicle      string
+	Trips        int
+	DistanceM    float64
+	Entered      int
+	Inside       []string
+	Silences     int
+	OfflineSince *time.Time
+}
+
+// Link is the public link to a trip.
+type Link struct {
+	TripID    uuid.UUID
+	ExpiresAt time.Time
+	RevokedAt *time.Time
+}
+
+// Schedule is what Pawl says of a schedule.
+type Schedule struct {
+	Kind    string
+	Spec    string
+	Ticks   int // that have jobs
+	Skipped int // that have none, by the policy for missed ones
+}
+
+// Tick is a job of a schedule that ran.
+type Tick struct {
+	JobID uuid.UUID
+	Kind  string
+	At    time.Time
 }
 
 // Report is the row of a trip's report.
@@ -108,7 +164,7 @@ func (v *Verdict) problem(format string, args ...any) {
 // All runs every check that the facts allow. Those of the drill need a drill.
 func All(f *Facts) []Verdict {
 	verdicts := []Verdict{
-		sameAsReference(f), oneReportEach(f), oneExportEach(f), announced(f), neverTwiceAtOnce(f), nothingLeft(f),
+		sameAsReference(f), projectedOnce(f), sameOverview(f), oneJobATick(f), linksRevoked(f), oneReportEach(f), oneExportEach(f), announced(f), neverTwiceAtOnce(f), nothingLeft(f),
 	}
 	if f.Drill != nil {
 		verdicts = append(verdicts, cameBack(f), alertsDuringReports(f))
@@ -120,9 +176,9 @@ func All(f *Facts) []Verdict {
 func sameAsReference(f *Facts) Verdict {
 	v := Verdict{
 		Name: "reference",
-		Says: fmt.Sprintf("%d trips and %d crossings, the same as in memory", len(f.Trips), len(f.Crossings)),
+		Says: fmt.Sprintf("%d trips, %d crossings and %d silences, the same as in memory", len(f.Trips), len(f.Crossings), len(f.Silences)),
 	}
-	v.Problems = f.Reference.Differences(f.Trips, f.Crossings)
+	v.Problems = f.Reference.Differences(f.Trips, f.Crossings, f.Silences)
 	return v
 }
 

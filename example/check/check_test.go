@@ -48,9 +48,16 @@ func good(t *testing.T) *check.Facts {
 		Kills:     map[string]time.Time{"b": at(10)}, Files: map[string][]byte{},
 		Drill: &check.Drill{Worker: "b", Slots: map[string]int{"reports": 2}},
 	}
+	publish := func(kind string, subject uuid.UUID) {
+		fact := check.Fact{ID: uuid.NewSHA1(uuid.NameSpaceOID, subject[:]), Type: kind, Subject: subject, Status: "projected"}
+		f.Published = append(f.Published, fact)
+		f.Projections = append(f.Projections, check.Projection{FactID: fact.ID, Subject: subject, Worker: "a"})
+	}
 	for i, trip := range f.Reference.Trips {
 		trip.ID = job(fmt.Sprint("trip", i))
 		f.Trips = append(f.Trips, trip)
+		publish("trip.completed", trip.ID)
+		f.Links = append(f.Links, check.Link{TripID: trip.ID, ExpiresAt: at(30 + float64(i))})
 		name, text := fleet.ReportFile(trip), []byte(reference.Report(trip, trip.ID.String()))
 		sum := sha256.Sum256(text)
 		f.Files[name] = text
@@ -61,12 +68,48 @@ func good(t *testing.T) *check.Facts {
 	for i, c := range f.Reference.Crossings {
 		c.ID = job(fmt.Sprint("crossing", i))
 		f.Crossings = append(f.Crossings, c)
+		publish(map[bool]string{true: "geofence.entered", false: "geofence.left"}[c.Entered], c.ID)
 		f.Notifications = append(f.Notifications, c.ID)
 		hook := job(fmt.Sprint("gone", i))
 		f.Webhooks = append(f.Webhooks, check.Webhook{Subscriber: "legacy", EventID: c.ID, JobID: hook, Answers: []int{410}})
 		dead := run("", 1, "webhooks", "a", 0, 1, 2)
 		dead.JobID, dead.Outcome = hook, "permanent"
 		f.Executions = append(f.Executions, dead)
+	}
+	// The trace has no silence of its own that one could count on.
+	f.Reference.Silences = []fleet.Silence{{Vehicle: "van-01", Since: at(-5000), Until: at(-4000)}, {Vehicle: "van-01", Since: at(-900)}}
+	for i, s := range f.Reference.Silences {
+		s.ID = job(fmt.Sprint("silence", i))
+		f.Silences = append(f.Silences, s)
+		f.Notifications = append(f.Notifications, s.ID)
+		publish("device.offline", s.ID)
+	}
+	for vehicle, o := range f.Reference.Overview() {
+		row := check.Vehicle{Vehicle: vehicle, Trips: o.Trips, DistanceM: o.DistanceM, Entered: o.Entered, Inside: o.Inside, Silences: o.Silences}
+		if !o.OfflineSince.IsZero() {
+			row.OfflineSince = &o.OfflineSince
+		}
+		f.Overview = append(f.Overview, row)
+	}
+	// Every link that had expired by the last look, at second 31.5, was revoked.
+	look := run("look", 1, "maintenance", "a", 31, 31.5, 31.6)
+	look.Kind = "revoke_links"
+	f.Executions = append(f.Executions, look)
+	for i := range f.Links {
+		if l := &f.Links[i]; l.ExpiresAt.Before(look.StartedAt) {
+			revoked := l.ExpiresAt.Add(time.Second / 10)
+			l.RevokedAt = &revoked
+		}
+	}
+	for kind, seconds := range map[string]float64{"evaluate_devices": 1, "revoke_links": 2, "summarize_fleet": 5} {
+		f.Schedules = append(f.Schedules, check.Schedule{Kind: kind, Spec: fmt.Sprintf("@every %vs", seconds), Ticks: 4})
+		for i := range 4 {
+			tick := check.Tick{JobID: job(fmt.Sprint(kind, i)), Kind: kind, At: at(seconds * float64(i))}
+			f.Ticks = append(f.Ticks, tick)
+			if kind == "summarize_fleet" {
+				f.Summaries = append(f.Summaries, tick.At)
+			}
+		}
 	}
 	for vehicle := range f.Reference.Vehicles {
 		var text bytes.Buffer
@@ -138,18 +181,49 @@ func TestSpoiled(t *testing.T) {
 		"a trip has another length":     {"reference", func(f *check.Facts) { f.Trips[0].DistanceM += 2 }},
 		"a crossing is missing":         {"reference", func(f *check.Facts) { f.Crossings = f.Crossings[1:] }},
 		"a crossing goes the wrong way": {"reference", func(f *check.Facts) { f.Crossings[0].Entered = !f.Crossings[0].Entered }},
-		"a report's row is missing":     {"reports", func(f *check.Facts) { f.Reports = f.Reports[1:] }},
-		"a report's row is doubled":     {"reports", func(f *check.Facts) { f.Reports = append(f.Reports, f.Reports[0]) }},
-		"a report's file is missing":    {"reports", func(f *check.Facts) { delete(f.Files, f.Reports[0].File) }},
-		"a report's file is cut":        {"reports", func(f *check.Facts) { f.Files[f.Reports[0].File] = f.Files[f.Reports[0].File][:20] }},
-		"a report is of no trip":        {"reports", func(f *check.Facts) { f.Reports[0].TripID = job("nothing") }},
-		"a report has a stray file":     {"reports", func(f *check.Facts) { f.Files[".unfinished-1"] = nil }},
-		"a report has another file":     {"reports", func(f *check.Facts) { f.Reports[0].File = "x.md" }},
-		"a report says something else":  {"reports", func(f *check.Facts) { f.Trips[0].MaxSpeedKMH++ }},
-		"an export is missing":          {"exports", func(f *check.Facts) { f.Exports = f.Exports[1:] }},
-		"an export is doubled":          {"exports", func(f *check.Facts) { f.Exports = append(f.Exports, f.Exports[0]) }},
-		"an export's file is missing":   {"exports", func(f *check.Facts) { delete(f.Files, f.Exports[0].File) }},
-		"an export lacks trips":         {"exports", func(f *check.Facts) { f.Files[f.Exports[0].File] = []byte("header\n") }},
+		"a silence is missing":          {"reference", func(f *check.Facts) { f.Silences = f.Silences[1:] }},
+		"a silence has no end":          {"reference", func(f *check.Facts) { f.Silences[0].Until = time.Time{} }},
+		"a fact is missing":             {"facts", func(f *check.Facts) { f.Published = f.Published[1:] }},
+		"a fact is doubled":             {"facts", func(f *check.Facts) { f.Published = append(f.Published, f.Published[0]) }},
+		"a fact is of another type":     {"facts", func(f *check.Facts) { f.Published[0].Type = "geofence.left" }},
+		"a fact is of nothing":          {"facts", func(f *check.Facts) { f.Published = append(f.Published, check.Fact{Subject: job("nothing")}) }},
+		"a fact is dead":                {"facts", func(f *check.Facts) { f.Published[0].Status = "dead" }},
+		"a projection is missing":       {"facts", func(f *check.Facts) { f.Projections = f.Projections[1:] }},
+		"a projection is doubled":       {"facts", func(f *check.Facts) { f.Projections = append(f.Projections, f.Projections[0]) }},
+		"a projection is of nothing":    {"facts", func(f *check.Facts) { f.Projections = append(f.Projections, check.Projection{}) }},
+		"a vehicle is missing":          {"overview", func(f *check.Facts) { f.Overview = f.Overview[1:] }},
+		"a vehicle is doubled":          {"overview", func(f *check.Facts) { f.Overview = append(f.Overview, f.Overview[0]) }},
+		"a trip was added twice":        {"overview", func(f *check.Facts) { f.Overview[0].Trips++ }},
+		"a distance is wrong":           {"overview", func(f *check.Facts) { f.Overview[0].DistanceM += 1000 }},
+		"a geofence was never left":     {"overview", func(f *check.Facts) { f.Overview[0].Inside = append(f.Overview[0].Inside, "x") }},
+		"a vehicle is offline":          {"overview", func(f *check.Facts) { f.Overview[0].OfflineSince = &noon }},
+		"a tick is missing":             {"schedules", func(f *check.Facts) { f.Ticks = slices.Delete(f.Ticks, 1, 2) }},
+		"a tick never had a job":        {"schedules", func(f *check.Facts) { f.Ticks, f.Schedules[0].Ticks = slices.Delete(f.Ticks, 1, 2), 3 }},
+		"a tick has two jobs": {"schedules", func(f *check.Facts) {
+			again := f.Ticks[0]
+			again.JobID = job("again")
+			f.Ticks, f.Schedules[0].Ticks = append(f.Ticks, again), 5
+		}},
+		"a tick is beside":             {"schedules", func(f *check.Facts) { f.Ticks[0].At = f.Ticks[0].At.Add(-time.Millisecond) }},
+		"a schedule never ticked":      {"schedules", func(f *check.Facts) { f.Ticks, f.Schedules[0].Ticks = f.Ticks[4:], 0 }},
+		"a schedule is unknown":        {"schedules", func(f *check.Facts) { f.Schedules = f.Schedules[1:] }},
+		"a summary is missing":         {"schedules", func(f *check.Facts) { f.Summaries = f.Summaries[1:] }},
+		"a link is missing":            {"links", func(f *check.Facts) { f.Links = f.Links[1:] }},
+		"a link is open":               {"links", func(f *check.Facts) { f.Links[0].RevokedAt = nil }},
+		"a link was revoked early":     {"links", func(f *check.Facts) { f.Links[0].ExpiresAt = f.Links[0].ExpiresAt.Add(time.Minute) }},
+		"a silence was not told of":    {"webhooks", func(f *check.Facts) { f.Notifications = f.Notifications[:len(f.Notifications)-1] }},
+		"a report's row is missing":    {"reports", func(f *check.Facts) { f.Reports = f.Reports[1:] }},
+		"a report's row is doubled":    {"reports", func(f *check.Facts) { f.Reports = append(f.Reports, f.Reports[0]) }},
+		"a report's file is missing":   {"reports", func(f *check.Facts) { delete(f.Files, f.Reports[0].File) }},
+		"a report's file is cut":       {"reports", func(f *check.Facts) { f.Files[f.Reports[0].File] = f.Files[f.Reports[0].File][:20] }},
+		"a report is of no trip":       {"reports", func(f *check.Facts) { f.Reports[0].TripID = job("nothing") }},
+		"a report has a stray file":    {"reports", func(f *check.Facts) { f.Files[".unfinished-1"] = nil }},
+		"a report has another file":    {"reports", func(f *check.Facts) { f.Reports[0].File = "x.md" }},
+		"a report says something else": {"reports", func(f *check.Facts) { f.Trips[0].MaxSpeedKMH++ }},
+		"an export is missing":         {"exports", func(f *check.Facts) { f.Exports = f.Exports[1:] }},
+		"an export is doubled":         {"exports", func(f *check.Facts) { f.Exports = append(f.Exports, f.Exports[0]) }},
+		"an export's file is missing":  {"exports", func(f *check.Facts) { delete(f.Files, f.Exports[0].File) }},
+		"an export lacks trips":        {"exports", func(f *check.Facts) { f.Files[f.Exports[0].File] = []byte("header\n") }},
 		"an export has wrong trips": {"exports", func(f *check.Facts) {
 			e := f.Exports
 			f.Files[e[0].File] = bytes.Replace(f.Files[e[0].File], []byte("-"), []byte("+"), 1)

@@ -8,8 +8,8 @@
 //   - A position is accepted unless it is more than [Lateness] older than the
 //     newest one of its vehicle, see [Accept]. So behind the [Watermark] the
 //     past of a vehicle no longer changes.
-//   - [Segment] and [Crossings] read only that settled past, from left to right,
-//     and say how far they got. Run them after every batch or once at the end,
+//   - [Segment], [Crossings] and [Silences] read only that settled past, from left
+//     to right, and it is known how far they got. Run them after every batch or once at the end,
 //     the results are the same.
 package fleet
 
@@ -29,6 +29,9 @@ const (
 	// StopLimit is how long a vehicle may stand within a trip. Standing for so
 	// long, or longer, ends it.
 	StopLimit = 5 * time.Minute
+	// OfflineLimit is the longest silence of a device that is taken for none. It is
+	// above [Lateness], so a late position can only end one that is not settled.
+	OfflineLimit = 12 * time.Minute
 	// SlowKMH is the speed below which a vehicle counts as standing.
 	SlowKMH = 3.0
 	// MinTripMeters is the shortest trip. What is shorter is the noise of a
@@ -88,6 +91,15 @@ type Crossing struct {
 	Fence   string
 	Entered bool
 	At      time.Time // of the first position on the new side
+}
+
+// Silence is the fact that nothing was heard of a vehicle for longer than
+// [OfflineLimit].
+type Silence struct {
+	ID      uuid.UUID
+	Vehicle string
+	Since   time.Time // its last position before
+	Until   time.Time // its next one, zero where there was none
 }
 
 // The ids of facts follow from the facts: whoever derives one again, derives

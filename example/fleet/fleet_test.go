@@ -95,6 +95,23 @@ func TestCrossings(t *testing.T) {
 	require.Empty(t, fleet.Crossings([]fleet.Geofence{fence}, []fleet.Position{at(5, 0)}), "where it was before is unknown")
 }
 
+func TestSilences(t *testing.T) {
+	t.Parallel()
+	limit := fleet.OfflineLimit.Minutes()
+	found := fleet.Silences([]fleet.Position{at(0, 30), at(limit, 30), at(2*limit+1, 30), at(2*limit+2, 30)})
+	require.Len(t, found, 1)
+	require.Equal(t, at(limit, 0).At, found[0].Since)
+	require.Equal(t, at(2*limit+1, 0).At, found[0].Until)
+	require.Empty(t, fleet.Silences([]fleet.Position{at(5, 0)}))
+
+	_, ok := fleet.LastSilence("a", at(0, 0).At, at(limit, 0).At)
+	require.False(t, ok)
+	last, ok := fleet.LastSilence("a", at(0, 0).At, at(limit+1, 0).At)
+	require.True(t, ok)
+	require.Equal(t, at(0, 0).At, last.Since)
+	require.Zero(t, last.Until)
+}
+
 // Work in steps, whatever the steps, comes to what the reference computes at
 // once.
 func TestStepsComeToTheReference(t *testing.T) {
@@ -102,9 +119,8 @@ func TestStepsComeToTheReference(t *testing.T) {
 	for seed := range uint64(40) {
 		positions := trace.Record(trace.Plan{Seed: seed, Vehicles: 2, Hours: 3})
 		r := rand.New(rand.NewPCG(seed, 1))
-		trips, crossings := inSteps(positions, func() bool { return r.IntN(30) == 0 })
-		want := reference.Of(positions, fleet.Geofences())
-		requireSame(t, want, trips, crossings)
+		got := inSteps(positions, func() bool { return r.IntN(30) == 0 })
+		requireSame(t, reference.Of(positions, fleet.Geofences()), got)
 	}
 }
 
@@ -132,23 +148,29 @@ func TestArrivalOrderDoesNotMatter(t *testing.T) {
 			arrival[i] = shuffled[i].p
 		}
 		require.NotEqual(t, inOrder, arrival)
-		trips, crossings := inSteps(arrival, func() bool { return r.IntN(20) == 0 })
-		requireSame(t, want, trips, crossings)
+		requireSame(t, want, inSteps(arrival, func() bool { return r.IntN(20) == 0 }))
 	}
+}
+
+type found struct {
+	trips     []fleet.Trip
+	crossings []fleet.Crossing
+	silences  []fleet.Silence
 }
 
 // inSteps does what ingest and the jobs do, in memory: take positions, and
 // every now and then work off what is settled.
-func inSteps(arrival []fleet.Position, now func() bool) (trips []fleet.Trip, crossings []fleet.Crossing) {
+func inSteps(arrival []fleet.Position, now func() bool) (got found) {
 	type state struct {
-		newest, tripsAfter, fencesAfter time.Time
+		newest, tripsAfter, othersAfter time.Time
 		track                           []fleet.Position
 	}
 	vehicles := map[string]*state{}
+	var newest time.Time
 	work := func(v *state, ended bool) {
 		slices.SortFunc(v.track, func(a, b fleet.Position) int { return a.At.Compare(b.At) })
 		watermark := fleet.Watermark(v.newest, ended)
-		var forTrips, forFences []fleet.Position
+		var forTrips, forOthers []fleet.Position
 		for _, p := range v.track {
 			if !p.At.Before(watermark) {
 				break
@@ -156,18 +178,22 @@ func inSteps(arrival []fleet.Position, now func() bool) (trips []fleet.Trip, cro
 			if p.At.After(v.tripsAfter) {
 				forTrips = append(forTrips, p)
 			}
-			if !p.At.Before(v.fencesAfter) {
-				forFences = append(forFences, p)
+			if !p.At.Before(v.othersAfter) {
+				forOthers = append(forOthers, p)
 			}
 		}
-		found, after := fleet.Segment(forTrips, watermark)
-		trips = append(trips, found...)
+		trips, after := fleet.Segment(forTrips, watermark)
+		got.trips = append(got.trips, trips...)
 		if !after.IsZero() {
 			v.tripsAfter = after
 		}
-		crossings = append(crossings, fleet.Crossings(fleet.Geofences(), forFences)...)
-		if len(forFences) > 0 {
-			v.fencesAfter = forFences[len(forFences)-1].At
+		got.crossings = append(got.crossings, fleet.Crossings(fleet.Geofences(), forOthers)...)
+		got.silences = append(got.silences, fleet.Silences(forOthers)...)
+		if len(forOthers) > 0 {
+			v.othersAfter = forOthers[len(forOthers)-1].At
+		}
+		if last, ok := fleet.LastSilence(v.track[0].Vehicle, v.newest, newest); ok && ended {
+			got.silences = append(got.silences, last)
 		}
 	}
 	for _, p := range arrival {
@@ -182,6 +208,9 @@ func inSteps(arrival []fleet.Position, now func() bool) (trips []fleet.Trip, cro
 			if p.At.After(v.newest) {
 				v.newest = p.At
 			}
+			if p.At.After(newest) {
+				newest = p.At
+			}
 		}
 		if now() {
 			work(v, false)
@@ -190,19 +219,19 @@ func inSteps(arrival []fleet.Position, now func() bool) (trips []fleet.Trip, cro
 	for _, v := range vehicles {
 		work(v, true)
 	}
-	return trips, crossings
+	return got
 }
 
-func requireSame(t *testing.T, want reference.Result, trips []fleet.Trip, crossings []fleet.Crossing) {
+func requireSame(t *testing.T, want reference.Result, got found) {
 	t.Helper()
-	require.Empty(t, want.Differences(trips, crossings))
-	require.NotEmpty(t, trips)
+	require.Empty(t, want.Differences(got.trips, got.crossings, got.silences))
+	require.NotEmpty(t, got.trips)
 }
 
 func TestReportSaysWhatTheReferenceSays(t *testing.T) {
 	t.Parallel()
-	trips, _ := inSteps(trace.Record(trace.Plan{Seed: 5, Vehicles: 3, Hours: 3}), func() bool { return false })
-	for _, trip := range trips {
+	got := inSteps(trace.Record(trace.Plan{Seed: 5, Vehicles: 3, Hours: 3}), func() bool { return false })
+	for _, trip := range got.trips {
 		require.Equal(t, reference.Report(trip, trip.ID.String()), string(fleet.Report(trip)))
 	}
 }

@@ -1,8 +1,8 @@
 // Package fleetdb is the platform's own schema and every statement on it.
 //
 // What changes the platform also enqueues the work that follows from the
-// change, in the same transaction: [Ingest] and [End] for positions, the
-// handlers of package work for trips and crossings.
+// change, or publishes the fact of it, in the same transaction: [Ingest] and [End]
+// for positions, the handlers of package work for trips, crossings and silences.
 package fleetdb
 
 import (
@@ -33,37 +33,31 @@ func Create(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// The events that an endpoint can ask for.
-const (
-	EventTripCompleted   = "trip.completed"
-	EventGeofenceCrossed = "geofence.crossed"
-)
-
-// Endpoint is where a subscriber wants to be told of one kind of event.
+// Endpoint is where a subscriber wants to be told of some types of facts.
 type Endpoint struct {
 	ID    uuid.UUID
 	Name  string
-	Event string
+	Facts []string
 	URL   string
 }
 
 // AddEndpoint registers a subscriber's endpoint.
 func AddEndpoint(ctx context.Context, db Querier, e Endpoint) error {
-	_, err := db.Exec(ctx, `INSERT INTO fleet.endpoints (id, name, event, url) VALUES ($1, $2, $3, $4)`, e.ID, e.Name, e.Event, e.URL)
+	_, err := db.Exec(ctx, `INSERT INTO fleet.endpoints (id, name, facts, url) VALUES ($1, $2, $3, $4)`, e.ID, e.Name, e.Facts, e.URL)
 	if err != nil {
 		return fmt.Errorf("add the endpoint %s: %w", e.Name, err)
 	}
 	return nil
 }
 
-// Endpoints returns those that asked for an event.
-func Endpoints(ctx context.Context, db Querier, event string) ([]Endpoint, error) {
-	return collect[Endpoint](ctx, db, `SELECT id, name, event, url FROM fleet.endpoints WHERE event = $1 ORDER BY name`, event)
+// Endpoints returns those that asked for a type of facts.
+func Endpoints(ctx context.Context, db Querier, fact string) ([]Endpoint, error) {
+	return collect[Endpoint](ctx, db, `SELECT id, name, facts, url FROM fleet.endpoints WHERE $1 = ANY (facts) ORDER BY name`, fact)
 }
 
 // EndpointByID returns one endpoint.
 func EndpointByID(ctx context.Context, db Querier, id uuid.UUID) (Endpoint, error) {
-	return one[Endpoint](ctx, db, `SELECT id, name, event, url FROM fleet.endpoints WHERE id = $1`, id)
+	return one[Endpoint](ctx, db, `SELECT id, name, facts, url FROM fleet.endpoints WHERE id = $1`, id)
 }
 
 func collect[T any](ctx context.Context, db Querier, sql string, args ...any) ([]T, error) {

@@ -31,18 +31,19 @@ func LockVehicle(ctx context.Context, tx pgx.Tx, vehicle string) (Vehicle, error
 	return v, nil
 }
 
-// For whom positions are read.
-type cursor string
+// Reader is for whom positions are read.
+type Reader string
 
-// The two readers of positions, each with a place up to which it has come.
+// The readers of positions, each with a place up to which it has come.
 const (
-	ForTrips     cursor = "p.at > v.trips_after"
-	ForGeofences cursor = "p.at >= v.fences_after"
+	ForTrips     Reader = "p.at > v.trips_after"
+	ForGeofences Reader = "p.at >= v.fences_after"
+	ForSilences  Reader = "p.at >= v.heard_after"
 )
 
 // Settled returns the positions that the reader has not dealt with, up to the
 // watermark, in the order of their time.
-func Settled(ctx context.Context, tx pgx.Tx, vehicle string, reader cursor, watermark time.Time) ([]fleet.Position, error) {
+func Settled(ctx context.Context, tx pgx.Tx, vehicle string, reader Reader, watermark time.Time) ([]fleet.Position, error) {
 	positions, err := collect[fleet.Position](ctx, tx, `
 		SELECT p.vehicle, p.at, p.lat, p.lon, p.speed_kmh
 		FROM fleet.vehicles v JOIN fleet.positions p ON p.vehicle = v.vehicle
@@ -66,6 +67,13 @@ func FencesSettled(ctx context.Context, tx pgx.Tx, vehicle string, last time.Tim
 	return err
 }
 
+// SilencesSettled remembers the last position after which silences were looked
+// for.
+func SilencesSettled(ctx context.Context, tx pgx.Tx, vehicle string, last time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE fleet.vehicles SET heard_after = $2 WHERE vehicle = $1`, vehicle, last)
+	return err
+}
+
 // InsertTrip commits a trip. It reports false for one that is there already.
 func InsertTrip(ctx context.Context, tx pgx.Tx, t fleet.Trip) (bool, error) {
 	tag, err := tx.Exec(ctx, `
@@ -82,6 +90,40 @@ func InsertCrossing(ctx context.Context, tx pgx.Tx, c fleet.Crossing) (bool, err
 		INSERT INTO fleet.crossings (id, vehicle, fence, entered, at)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING`, c.ID, c.Vehicle, c.Fence, c.Entered, c.At)
 	return tag.RowsAffected() == 1, err
+}
+
+// InsertSilence commits a silence. It reports false for one that is there already.
+func InsertSilence(ctx context.Context, tx pgx.Tx, s fleet.Silence) (bool, error) {
+	tag, err := tx.Exec(ctx, `INSERT INTO fleet.silences (id, vehicle, since, until) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING`,
+		s.ID, s.Vehicle, s.Since, known(s.Until))
+	return tag.RowsAffected() == 1, err
+}
+
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// unheard says of a row of the vehicles that there are settled positions after
+// which silences were not looked for.
+const unheard = `(v.ended AND v.heard_after < v.newest_at OR EXISTS (
+	SELECT FROM fleet.positions p WHERE p.vehicle = v.vehicle AND p.at > v.heard_after AND p.at < v.newest_at - $1::interval))`
+
+// Unheard returns the vehicles of which silences are to be looked for.
+func Unheard(ctx context.Context, db Querier) ([]string, error) {
+	rows, err := db.Query(ctx, `SELECT v.vehicle FROM fleet.vehicles v WHERE `+unheard+` ORDER BY v.vehicle`, fleet.Lateness)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// NewestOfFleet is the time of the newest position of all.
+func NewestOfFleet(ctx context.Context, tx pgx.Tx) (newest time.Time, err error) {
+	err = tx.QueryRow(ctx, `SELECT max(newest_at) FROM fleet.vehicles`).Scan(&newest)
+	return newest, err
 }
 
 // InsertWebhook remembers that a subscriber is to be told of an event, by which
@@ -106,14 +148,14 @@ func TripsOf(ctx context.Context, db Querier, vehicle string) ([]fleet.Trip, err
 }
 
 // Purge removes at most limit raw positions of a vehicle that are beyond the
-// horizon. It reports how many there were, and whether both readers have come
+// horizon. It reports how many there were, and whether all readers have come
 // to the end of an ended trace: before that, purging would be too early.
 func Purge(ctx context.Context, db Querier, vehicle string, limit int) (purged int, settled bool, err error) {
 	err = db.QueryRow(ctx, `
 		WITH v AS (
 			SELECT vehicle, newest_at - $2::interval AS horizon
 			FROM fleet.vehicles
-			WHERE vehicle = $1 AND ended AND fences_after = newest_at AND trips_after = newest_at
+			WHERE vehicle = $1 AND ended AND newest_at = ALL (ARRAY[fences_after, trips_after, heard_after])
 		), old AS (
 			SELECT p.vehicle, p.at FROM v JOIN fleet.positions p ON p.vehicle = v.vehicle AND p.at < v.horizon
 			ORDER BY p.at LIMIT $3

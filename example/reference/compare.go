@@ -9,10 +9,10 @@ import (
 	"github.com/pawlgo/pawl/example/fleet"
 )
 
-// Differences says in sentences where trips and crossings, in any order, are
-// not those of the result. Distances may differ by a metre, since they were
+// Differences says in sentences where trips, crossings and silences, in any order,
+// are not those of the result. Distances may differ by a metre, since they were
 // measured in another way.
-func (r Result) Differences(trips []fleet.Trip, crossings []fleet.Crossing) []string {
+func (r Result) Differences(trips []fleet.Trip, crossings []fleet.Crossing, silences []fleet.Silence) []string {
 	type tripKey struct {
 		vehicle    string
 		start, end int64
@@ -22,6 +22,10 @@ func (r Result) Differences(trips []fleet.Trip, crossings []fleet.Crossing) []st
 		entered        bool
 		at             int64
 	}
+	type silenceKey struct {
+		vehicle      string
+		since, until int64
+	}
 	diffs := compare(r.Trips, trips,
 		func(t fleet.Trip) tripKey { return tripKey{t.Vehicle, t.StartedAt.UnixMicro(), t.EndedAt.UnixMicro()} },
 		func(t fleet.Trip) string {
@@ -30,7 +34,7 @@ func (r Result) Differences(trips []fleet.Trip, crossings []fleet.Crossing) []st
 		func(want, got fleet.Trip) bool {
 			return want.Positions == got.Positions && want.MaxSpeedKMH == got.MaxSpeedKMH && math.Abs(want.DistanceM-got.DistanceM) <= 1
 		})
-	return append(diffs, compare(r.Crossings, crossings,
+	diffs = append(diffs, compare(r.Crossings, crossings,
 		func(c fleet.Crossing) crossingKey {
 			return crossingKey{c.Vehicle, c.Fence, c.Entered, c.At.UnixMicro()}
 		},
@@ -38,6 +42,14 @@ func (r Result) Differences(trips []fleet.Trip, crossings []fleet.Crossing) []st
 			return fmt.Sprintf("crossing of %s by %s at %s", c.Fence, c.Vehicle, clock(c.At))
 		},
 		func(fleet.Crossing, fleet.Crossing) bool { return true })...)
+	return append(diffs, compare(r.Silences, silences,
+		func(s fleet.Silence) silenceKey {
+			return silenceKey{s.Vehicle, s.Since.UnixMicro(), s.Until.UnixMicro()}
+		},
+		func(s fleet.Silence) string {
+			return fmt.Sprintf("silence of %s since %s", s.Vehicle, clock(s.Since))
+		},
+		func(fleet.Silence, fleet.Silence) bool { return true })...)
 }
 
 func clock(t time.Time) string { return t.UTC().Format("Jan 2 15:04:05") }

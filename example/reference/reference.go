@@ -23,6 +23,7 @@ import (
 type Result struct {
 	Trips     []fleet.Trip     // by vehicle and start
 	Crossings []fleet.Crossing // by vehicle, time and fence
+	Silences  []fleet.Silence  // by vehicle and start
 	Late      int              // positions refused as too old
 	Repeated  int              // positions of a vehicle and time that were there already
 	Accepted  int
@@ -62,6 +63,7 @@ func Of(trace []fleet.Position, fences []fleet.Geofence) Result {
 		track := slices.SortedFunc(slices.Values(tracks[vehicle]), func(a, b fleet.Position) int { return a.At.Compare(b.At) })
 		r.Trips = append(r.Trips, trips(track)...)
 		r.Crossings = append(r.Crossings, crossings(track, fences)...)
+		r.Silences = append(r.Silences, silences(track, slices.MaxFunc(slices.Collect(maps.Values(newest)), time.Time.Compare))...)
 	}
 	slices.SortStableFunc(r.Crossings, func(a, b fleet.Crossing) int {
 		if c := strings.Compare(a.Vehicle, b.Vehicle); c != 0 {
@@ -138,6 +140,72 @@ func crossings(track []fleet.Position, fences []fleet.Geofence) []fleet.Crossing
 		}
 	}
 	return found
+}
+
+// silences looks at every position for the one that comes after it. After the last
+// one there is the last one of all vehicles.
+func silences(track []fleet.Position, newest time.Time) []fleet.Silence {
+	var found []fleet.Silence
+	for i, p := range track {
+		s := fleet.Silence{Vehicle: p.Vehicle, Since: p.At}
+		heard := newest
+		if i+1 < len(track) {
+			s.Until = track[i+1].At
+			heard = s.Until
+		}
+		if heard.After(p.At.Add(fleet.OfflineLimit)) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// Overview is what is known of one vehicle in the end.
+type Overview struct {
+	Trips        int
+	DistanceM    float64
+	Entered      int
+	Inside       []string // geofences, sorted
+	Silences     int
+	OfflineSince time.Time // zero where it was heard of again
+}
+
+// Overview is the view of the fleet, by vehicle: those of which there is a fact.
+func (r Result) Overview() map[string]Overview {
+	view := map[string]Overview{}
+	for _, t := range r.Trips {
+		o := view[t.Vehicle]
+		o.Trips++
+		o.DistanceM += t.DistanceM
+		view[t.Vehicle] = o
+	}
+	// The last crossing of each vehicle and geofence says on which side it is.
+	type side struct{ vehicle, fence string }
+	last := map[side]bool{}
+	for _, c := range r.Crossings {
+		o := view[c.Vehicle]
+		if c.Entered {
+			o.Entered++
+		}
+		view[c.Vehicle] = o
+		last[side{c.Vehicle, c.Fence}] = c.Entered
+	}
+	for s, inside := range last {
+		if o := view[s.vehicle]; inside {
+			o.Inside = append(o.Inside, s.fence)
+			slices.Sort(o.Inside)
+			view[s.vehicle] = o
+		}
+	}
+	for _, s := range r.Silences {
+		o := view[s.Vehicle]
+		o.Silences++
+		if s.Until.IsZero() {
+			o.OfflineSince = s.Since
+		}
+		view[s.Vehicle] = o
+	}
+	return view
 }
 
 // meters is the angle between two unit vectors, times the earth's radius.

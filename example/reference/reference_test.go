@@ -50,4 +50,12 @@ func TestByHand(t *testing.T) {
 		{Vehicle: "a", Fence: "gate", Entered: true, At: at("a", 3, 0).At},
 		{Vehicle: "a", Fence: "gate", Entered: false, At: at("a", 4, 0).At},
 	}, got.Crossings)
+
+	// Between minutes 13 and 26 there is 14 and 15, so 11 minutes are no silence;
+	// b was heard of at minute 0 alone, and the last of all is minute 26.
+	require.Equal(t, []fleet.Silence{{Vehicle: "b", Since: at("b", 0, 0).At}}, got.Silences)
+	require.Equal(t, map[string]reference.Overview{
+		"a": {Trips: 2, DistanceM: first.DistanceM + second.DistanceM, Entered: 1},
+		"b": {Silences: 1, OfflineSince: at("b", 0, 0).At},
+	}, got.Overview())
 }

@@ -5,6 +5,7 @@ package tasks
 import (
 	"context"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
 	"time"
@@ -19,20 +20,43 @@ const QueueCriticalAlerts = "critical_alerts"
 // QueueExports is the queue of [ExportTrips].
 const QueueExports = "exports"
 
-// QueueLocationDerivation is the queue of [ReconcileTrips].
+// QueueLocationDerivation is the queue of [EvaluateDevices] and
+// [ReconcileTrips].
 const QueueLocationDerivation = "location_derivation"
 
-// QueueMaintenance is the queue of [PurgePositions].
+// QueueMaintenance is the queue of [PurgePositions] and [RevokeLinks].
 const QueueMaintenance = "maintenance"
 
 // QueueNotifications is the queue of [Notify].
 const QueueNotifications = "notifications"
 
-// QueueReports is the queue of [RenderTripReport].
+// QueueReports is the queue of [RenderTripReport] and [SummarizeFleet].
 const QueueReports = "reports"
 
 // QueueWebhooks is the queue of [SendWebhook].
 const QueueWebhooks = "webhooks"
+
+// EventDeviceOffline is the wire name of [DeviceOffline].
+//
+//   - event device.offline, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+const EventDeviceOffline = "device.offline"
+
+// KindEvaluateDevices is the wire name of [EvaluateDevices].
+//
+//   - kind evaluate_devices, queue location_derivation, priority normal
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - runs at "@every 1s" in UTC; a missed tick is left out
+const KindEvaluateDevices = "evaluate_devices"
 
 // KindEvaluateGeofences is the wire name of [EvaluateGeofences].
 //
@@ -51,6 +75,30 @@ const KindEvaluateGeofences = "evaluate_geofences"
 //   - 1m for each attempt
 //   - idempotent by Vehicle, while unfinished and for at least 72h
 const KindExportTrips = "export_trips"
+
+// EventGeofenceEntered is the wire name of [GeofenceEntered].
+//
+//   - event geofence.entered, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+const EventGeofenceEntered = "geofence.entered"
+
+// EventGeofenceLeft is the wire name of [GeofenceLeft].
+//
+//   - event geofence.left, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+const EventGeofenceLeft = "geofence.left"
 
 // KindNotify is the wire name of [Notify].
 //
@@ -88,6 +136,16 @@ const KindReconcileTrips = "reconcile_trips"
 //   - idempotent by TripID, while unfinished and for at least 72h
 const KindRenderTripReport = "render_trip_report"
 
+// KindRevokeLinks is the wire name of [RevokeLinks].
+//
+//   - kind revoke_links, queue maintenance, priority normal
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 10s for each attempt
+//   - runs at "@every 2s" in UTC; of missed ticks the last one runs
+const KindRevokeLinks = "revoke_links"
+
 // KindSendWebhook is the wire name of [SendWebhook].
 //
 //   - kind send_webhook, queue webhooks, priority normal
@@ -97,6 +155,146 @@ const KindRenderTripReport = "render_trip_report"
 //   - 10s for each attempt
 //   - idempotent by EndpointID, EventID, while unfinished and for at least 72h
 const KindSendWebhook = "send_webhook"
+
+// KindSummarizeFleet is the wire name of [SummarizeFleet].
+//
+//   - kind summarize_fleet, queue reports, priority high
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 10s for each attempt
+//   - runs at "@every 5s" in UTC; missed ticks all run, the last 1000 of them
+const KindSummarizeFleet = "summarize_fleet"
+
+// EventTripCompleted is the wire name of [TripCompleted].
+//
+//   - event trip.completed, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+const EventTripCompleted = "trip.completed"
+
+var eventDeviceOffline = taskimpl.Event[DeviceOfflinePayload]{
+	Name:      EventDeviceOffline,
+	Aggregate: "vehicle",
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     100 * time.Millisecond,
+		Max:      2 * time.Second,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  10 * time.Second,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x6c38a0cc3d12926c}},
+	Decode:       decodeDeviceOffline,
+}
+
+// PublishDeviceOffline stores one event [DeviceOffline] of a vehicle in tx. It
+// is projected once tx commits; rolled back, it never was. Until then nobody
+// else publishes for that vehicle.
+//
+//   - event device.offline, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+func PublishDeviceOffline(ctx context.Context, tx task.Tx, aggregateID string, payload DeviceOfflinePayload, opts ...task.PublishOption) (task.Receipt, error) {
+	return taskimpl.Publish(ctx, tx, &eventDeviceOffline, aggregateID, payload, opts)
+}
+
+// DeviceOfflinePayloadV1 is version 1 of the payload of [DeviceOffline], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type DeviceOfflinePayloadV1 = DeviceOfflinePayload
+
+// decodeDeviceOffline turns a stored payload into the current type.
+func decodeDeviceOffline(version int, raw []byte) (DeviceOfflinePayload, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[DeviceOfflinePayload](raw)
+	}
+	var none DeviceOfflinePayload
+	return none, taskimpl.UnknownVersion(EventDeviceOffline, version)
+}
+
+var kindEvaluateDevices = taskimpl.Kind[EvaluateDevicesArgs]{
+	Name:     KindEvaluateDevices,
+	Queue:    QueueLocationDerivation,
+	Priority: task.Normal,
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     100 * time.Millisecond,
+		Max:      2 * time.Second,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  time.Minute,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xbddbc4cb0e894291}},
+	Schedule: &taskimpl.Schedule[EvaluateDevicesArgs]{
+		Spec:   "@every 1s",
+		Zone:   "UTC",
+		Missed: "skip",
+		Args:   EvaluateDevices{}.ScheduledArgs,
+	},
+	Shape:  `{"root":{"kind":"struct","ref":"EvaluateDevicesArgs"},"structs":{"EvaluateDevicesArgs":[{"json":"tick","go":"Tick","type":{"kind":"opaque","ref":"time.Time"}}]}}`,
+	Decode: decodeEvaluateDevices,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [EvaluateDevices], with the type of its payload.
+func (EvaluateDevices) TaskKind() *taskimpl.Kind[EvaluateDevicesArgs] {
+	return &kindEvaluateDevices
+}
+
+// EnqueueEvaluateDevices stores one job of [EvaluateDevices] in tx. It runs
+// once tx commits; rolled back, it never was.
+//
+//   - kind evaluate_devices, queue location_derivation, priority normal
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - runs at "@every 1s" in UTC; a missed tick is left out
+func EnqueueEvaluateDevices(ctx context.Context, tx task.Tx, args EvaluateDevicesArgs, opts ...task.EnqueueOption) (task.Receipt, error) {
+	return taskimpl.Enqueue(ctx, tx, &kindEvaluateDevices, args, opts)
+}
+
+// EnqueueManyEvaluateDevices stores several jobs of [EvaluateDevices] in tx
+// with one statement. The receipts are in the order of args.
+//
+//   - kind evaluate_devices, queue location_derivation, priority normal
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 1m for each attempt
+//   - runs at "@every 1s" in UTC; a missed tick is left out
+func EnqueueManyEvaluateDevices(ctx context.Context, tx task.Tx, args []EvaluateDevicesArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
+	return taskimpl.EnqueueMany(ctx, tx, &kindEvaluateDevices, args, opts)
+}
+
+// EvaluateDevicesArgsV1 is version 1 of the payload of [EvaluateDevices], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type EvaluateDevicesArgsV1 = EvaluateDevicesArgs
+
+// decodeEvaluateDevices turns a stored payload into the current type.
+func decodeEvaluateDevices(version int, raw []byte) (EvaluateDevicesArgs, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[EvaluateDevicesArgs](raw)
+	}
+	var none EvaluateDevicesArgs
+	return none, taskimpl.UnknownVersion(KindEvaluateDevices, version)
+}
 
 var kindEvaluateGeofences = taskimpl.Kind[EvaluateGeofencesArgs]{
 	Name:     KindEvaluateGeofences,
@@ -225,6 +423,100 @@ func decodeExportTrips(version int, raw []byte) (ExportTripsArgs, error) {
 	}
 	var none ExportTripsArgs
 	return none, taskimpl.UnknownVersion(KindExportTrips, version)
+}
+
+var eventGeofenceEntered = taskimpl.Event[GeofenceEnteredPayload]{
+	Name:      EventGeofenceEntered,
+	Aggregate: "vehicle",
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     100 * time.Millisecond,
+		Max:      2 * time.Second,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  10 * time.Second,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xd4efcb94b9a669e8}},
+	Decode:       decodeGeofenceEntered,
+}
+
+// PublishGeofenceEntered stores one event [GeofenceEntered] of a vehicle in tx.
+// It is projected once tx commits; rolled back, it never was. Until then nobody
+// else publishes for that vehicle.
+//
+//   - event geofence.entered, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+func PublishGeofenceEntered(ctx context.Context, tx task.Tx, aggregateID string, payload GeofenceEnteredPayload, opts ...task.PublishOption) (task.Receipt, error) {
+	return taskimpl.Publish(ctx, tx, &eventGeofenceEntered, aggregateID, payload, opts)
+}
+
+// GeofenceEnteredPayloadV1 is version 1 of the payload of [GeofenceEntered],
+// the current one. Under this name an upgrader keeps its meaning when there is
+// a newer one.
+type GeofenceEnteredPayloadV1 = GeofenceEnteredPayload
+
+// decodeGeofenceEntered turns a stored payload into the current type.
+func decodeGeofenceEntered(version int, raw []byte) (GeofenceEnteredPayload, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[GeofenceEnteredPayload](raw)
+	}
+	var none GeofenceEnteredPayload
+	return none, taskimpl.UnknownVersion(EventGeofenceEntered, version)
+}
+
+var eventGeofenceLeft = taskimpl.Event[GeofenceLeftPayload]{
+	Name:      EventGeofenceLeft,
+	Aggregate: "vehicle",
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     100 * time.Millisecond,
+		Max:      2 * time.Second,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  10 * time.Second,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x7620c9018ba71600}},
+	Decode:       decodeGeofenceLeft,
+}
+
+// PublishGeofenceLeft stores one event [GeofenceLeft] of a vehicle in tx. It is
+// projected once tx commits; rolled back, it never was. Until then nobody else
+// publishes for that vehicle.
+//
+//   - event geofence.left, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+func PublishGeofenceLeft(ctx context.Context, tx task.Tx, aggregateID string, payload GeofenceLeftPayload, opts ...task.PublishOption) (task.Receipt, error) {
+	return taskimpl.Publish(ctx, tx, &eventGeofenceLeft, aggregateID, payload, opts)
+}
+
+// GeofenceLeftPayloadV1 is version 1 of the payload of [GeofenceLeft], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type GeofenceLeftPayloadV1 = GeofenceLeftPayload
+
+// decodeGeofenceLeft turns a stored payload into the current type.
+func decodeGeofenceLeft(version int, raw []byte) (GeofenceLeftPayload, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[GeofenceLeftPayload](raw)
+	}
+	var none GeofenceLeftPayload
+	return none, taskimpl.UnknownVersion(EventGeofenceLeft, version)
 }
 
 var kindNotify = taskimpl.Kind[NotifyArgs]{
@@ -490,6 +782,76 @@ func decodeRenderTripReport(version int, raw []byte) (RenderTripReportArgs, erro
 	return none, taskimpl.UnknownVersion(KindRenderTripReport, version)
 }
 
+var kindRevokeLinks = taskimpl.Kind[RevokeLinksArgs]{
+	Name:     KindRevokeLinks,
+	Queue:    QueueMaintenance,
+	Priority: task.Normal,
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     100 * time.Millisecond,
+		Max:      2 * time.Second,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  10 * time.Second,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xa73f36299a1acb2b}},
+	Schedule: &taskimpl.Schedule[RevokeLinksArgs]{
+		Spec:   "@every 2s",
+		Zone:   "UTC",
+		Missed: "one",
+		Args:   RevokeLinks{}.ScheduledArgs,
+	},
+	Shape:  `{"root":{"kind":"struct","ref":"RevokeLinksArgs"},"structs":{"RevokeLinksArgs":[{"json":"tick","go":"Tick","type":{"kind":"opaque","ref":"time.Time"}}]}}`,
+	Decode: decodeRevokeLinks,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [RevokeLinks], with the type of its payload.
+func (RevokeLinks) TaskKind() *taskimpl.Kind[RevokeLinksArgs] {
+	return &kindRevokeLinks
+}
+
+// EnqueueRevokeLinks stores one job of [RevokeLinks] in tx. It runs once tx
+// commits; rolled back, it never was.
+//
+//   - kind revoke_links, queue maintenance, priority normal
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 10s for each attempt
+//   - runs at "@every 2s" in UTC; of missed ticks the last one runs
+func EnqueueRevokeLinks(ctx context.Context, tx task.Tx, args RevokeLinksArgs, opts ...task.EnqueueOption) (task.Receipt, error) {
+	return taskimpl.Enqueue(ctx, tx, &kindRevokeLinks, args, opts)
+}
+
+// EnqueueManyRevokeLinks stores several jobs of [RevokeLinks] in tx with one
+// statement. The receipts are in the order of args.
+//
+//   - kind revoke_links, queue maintenance, priority normal
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 10s for each attempt
+//   - runs at "@every 2s" in UTC; of missed ticks the last one runs
+func EnqueueManyRevokeLinks(ctx context.Context, tx task.Tx, args []RevokeLinksArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
+	return taskimpl.EnqueueMany(ctx, tx, &kindRevokeLinks, args, opts)
+}
+
+// RevokeLinksArgsV1 is version 1 of the payload of [RevokeLinks], the current
+// one. Under this name an upgrader keeps its meaning when there is a newer one.
+type RevokeLinksArgsV1 = RevokeLinksArgs
+
+// decodeRevokeLinks turns a stored payload into the current type.
+func decodeRevokeLinks(version int, raw []byte) (RevokeLinksArgs, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[RevokeLinksArgs](raw)
+	}
+	var none RevokeLinksArgs
+	return none, taskimpl.UnknownVersion(KindRevokeLinks, version)
+}
+
 var kindSendWebhook = taskimpl.Kind[SendWebhookArgs]{
 	Name:     KindSendWebhook,
 	Queue:    QueueWebhooks,
@@ -558,6 +920,124 @@ func decodeSendWebhook(version int, raw []byte) (SendWebhookArgs, error) {
 	return none, taskimpl.UnknownVersion(KindSendWebhook, version)
 }
 
+var kindSummarizeFleet = taskimpl.Kind[SummarizeFleetArgs]{
+	Name:     KindSummarizeFleet,
+	Queue:    QueueReports,
+	Priority: task.High,
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     100 * time.Millisecond,
+		Max:      2 * time.Second,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  10 * time.Second,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x694015929c1f0de6}},
+	Schedule: &taskimpl.Schedule[SummarizeFleetArgs]{
+		Spec:   "@every 5s",
+		Zone:   "UTC",
+		Missed: "all",
+		Args:   SummarizeFleet{}.ScheduledArgs,
+	},
+	Shape:  `{"root":{"kind":"struct","ref":"SummarizeFleetArgs"},"structs":{"SummarizeFleetArgs":[{"json":"tick","go":"Tick","type":{"kind":"opaque","ref":"time.Time"}}]}}`,
+	Decode: decodeSummarizeFleet,
+}
+
+// TaskKind is for tests: it lets package tasktest find the task by
+// [SummarizeFleet], with the type of its payload.
+func (SummarizeFleet) TaskKind() *taskimpl.Kind[SummarizeFleetArgs] {
+	return &kindSummarizeFleet
+}
+
+// EnqueueSummarizeFleet stores one job of [SummarizeFleet] in tx. It runs once
+// tx commits; rolled back, it never was.
+//
+//   - kind summarize_fleet, queue reports, priority high
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 10s for each attempt
+//   - runs at "@every 5s" in UTC; missed ticks all run, the last 1000 of them
+func EnqueueSummarizeFleet(ctx context.Context, tx task.Tx, args SummarizeFleetArgs, opts ...task.EnqueueOption) (task.Receipt, error) {
+	return taskimpl.Enqueue(ctx, tx, &kindSummarizeFleet, args, opts)
+}
+
+// EnqueueManySummarizeFleet stores several jobs of [SummarizeFleet] in tx with
+// one statement. The receipts are in the order of args.
+//
+//   - kind summarize_fleet, queue reports, priority high
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead letter from attempt 5 on
+//   - 10s for each attempt
+//   - runs at "@every 5s" in UTC; missed ticks all run, the last 1000 of them
+func EnqueueManySummarizeFleet(ctx context.Context, tx task.Tx, args []SummarizeFleetArgs, opts ...task.EnqueueOption) ([]task.Receipt, error) {
+	return taskimpl.EnqueueMany(ctx, tx, &kindSummarizeFleet, args, opts)
+}
+
+// SummarizeFleetArgsV1 is version 1 of the payload of [SummarizeFleet], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type SummarizeFleetArgsV1 = SummarizeFleetArgs
+
+// decodeSummarizeFleet turns a stored payload into the current type.
+func decodeSummarizeFleet(version int, raw []byte) (SummarizeFleetArgs, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[SummarizeFleetArgs](raw)
+	}
+	var none SummarizeFleetArgs
+	return none, taskimpl.UnknownVersion(KindSummarizeFleet, version)
+}
+
+var eventTripCompleted = taskimpl.Event[TripCompletedPayload]{
+	Name:      EventTripCompleted,
+	Aggregate: "vehicle",
+	Policy: taskimpl.Policy{
+		Attempts: 10,
+		Base:     100 * time.Millisecond,
+		Max:      2 * time.Second,
+		Jitter:   0.2,
+		Unknown:  5,
+		Timeout:  10 * time.Second,
+	},
+	Version:      1,
+	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x1534010f042d85ab}},
+	Decode:       decodeTripCompleted,
+}
+
+// PublishTripCompleted stores one event [TripCompleted] of a vehicle in tx. It
+// is projected once tx commits; rolled back, it never was. Until then nobody
+// else publishes for that vehicle.
+//
+//   - event trip.completed, of a vehicle
+//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+//     to 2s, give or take 20%
+//   - a failure that nobody classified is a dead event from attempt 5 on
+//   - 10s for each attempt
+//   - events of one vehicle are projected one at a time, in the order in which
+//     they were committed; a dead one holds up those behind it until somebody
+//     decides about it
+func PublishTripCompleted(ctx context.Context, tx task.Tx, aggregateID string, payload TripCompletedPayload, opts ...task.PublishOption) (task.Receipt, error) {
+	return taskimpl.Publish(ctx, tx, &eventTripCompleted, aggregateID, payload, opts)
+}
+
+// TripCompletedPayloadV1 is version 1 of the payload of [TripCompleted], the
+// current one. Under this name an upgrader keeps its meaning when there is a
+// newer one.
+type TripCompletedPayloadV1 = TripCompletedPayload
+
+// decodeTripCompleted turns a stored payload into the current type.
+func decodeTripCompleted(version int, raw []byte) (TripCompletedPayload, error) {
+	switch version {
+	case 1:
+		return taskimpl.As[TripCompletedPayload](raw)
+	}
+	var none TripCompletedPayload
+	return none, taskimpl.UnknownVersion(EventTripCompleted, version)
+}
+
 // CriticalAlertsHandlers does the work of the queue critical_alerts.
 type CriticalAlertsHandlers interface {
 	// HandleEvaluateGeofences runs one attempt at a job of [EvaluateGeofences].
@@ -584,6 +1064,16 @@ type ExportsHandlers interface {
 
 // LocationDerivationHandlers does the work of the queue location_derivation.
 type LocationDerivationHandlers interface {
+	// HandleEvaluateDevices runs one attempt at a job of [EvaluateDevices].
+	//
+	//   - kind evaluate_devices, queue location_derivation, priority normal
+	//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+	//     to 2s, give or take 20%
+	//   - a failure that nobody classified is a dead letter from attempt 5 on
+	//   - 1m for each attempt
+	//   - runs at "@every 1s" in UTC; a missed tick is left out
+	HandleEvaluateDevices(ctx context.Context, job *task.Job[EvaluateDevicesArgs]) error
+
 	// HandleReconcileTrips runs one attempt at a job of [ReconcileTrips].
 	//
 	//   - kind reconcile_trips, queue location_derivation, priority normal
@@ -604,6 +1094,16 @@ type MaintenanceHandlers interface {
 	//   - 1m for each attempt
 	//   - idempotent by Vehicle, while unfinished and for at least 1h
 	HandlePurgePositions(ctx context.Context, job *task.Job[PurgePositionsArgs]) error
+
+	// HandleRevokeLinks runs one attempt at a job of [RevokeLinks].
+	//
+	//   - kind revoke_links, queue maintenance, priority normal
+	//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+	//     to 2s, give or take 20%
+	//   - a failure that nobody classified is a dead letter from attempt 5 on
+	//   - 10s for each attempt
+	//   - runs at "@every 2s" in UTC; of missed ticks the last one runs
+	HandleRevokeLinks(ctx context.Context, job *task.Job[RevokeLinksArgs]) error
 }
 
 // NotificationsHandlers does the work of the queue notifications.
@@ -628,6 +1128,16 @@ type ReportsHandlers interface {
 	//   - 30s for each attempt
 	//   - idempotent by TripID, while unfinished and for at least 72h
 	HandleRenderTripReport(ctx context.Context, job *task.Job[RenderTripReportArgs]) error
+
+	// HandleSummarizeFleet runs one attempt at a job of [SummarizeFleet].
+	//
+	//   - kind summarize_fleet, queue reports, priority high
+	//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+	//     to 2s, give or take 20%
+	//   - a failure that nobody classified is a dead letter from attempt 5 on
+	//   - 10s for each attempt
+	//   - runs at "@every 5s" in UTC; missed ticks all run, the last 1000 of them
+	HandleSummarizeFleet(ctx context.Context, job *task.Job[SummarizeFleetArgs]) error
 }
 
 // WebhooksHandlers does the work of the queue webhooks.
@@ -674,6 +1184,7 @@ func ExportsTable(h ExportsHandlers) task.Table {
 // handlers, for a worker that serves this queue.
 func LocationDerivationTable(h LocationDerivationHandlers) task.Table {
 	return taskimpl.Table(
+		taskimpl.Row(&kindEvaluateDevices, h.HandleEvaluateDevices),
 		taskimpl.Row(&kindReconcileTrips, h.HandleReconcileTrips),
 	)
 }
@@ -683,6 +1194,7 @@ func LocationDerivationTable(h LocationDerivationHandlers) task.Table {
 func MaintenanceTable(h MaintenanceHandlers) task.Table {
 	return taskimpl.Table(
 		taskimpl.Row(&kindPurgePositions, h.HandlePurgePositions),
+		taskimpl.Row(&kindRevokeLinks, h.HandleRevokeLinks),
 	)
 }
 
@@ -699,6 +1211,7 @@ func NotificationsTable(h NotificationsHandlers) task.Table {
 func ReportsTable(h ReportsHandlers) task.Table {
 	return taskimpl.Table(
 		taskimpl.Row(&kindRenderTripReport, h.HandleRenderTripReport),
+		taskimpl.Row(&kindSummarizeFleet, h.HandleSummarizeFleet),
 	)
 }
 
@@ -715,12 +1228,101 @@ func Tables(h Handlers) []task.Table {
 	return []task.Table{CriticalAlertsTable(h), ExportsTable(h), LocationDerivationTable(h), MaintenanceTable(h), NotificationsTable(h), ReportsTable(h), WebhooksTable(h)}
 }
 
+// Projections says what is to be done about every event of this package.
+type Projections interface {
+	// ProjectDeviceOffline projects one event [DeviceOffline] in tx, which is
+	// committed together with the mark that this is done.
+	//
+	//   - event device.offline, of a vehicle
+	//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+	//     to 2s, give or take 20%
+	//   - a failure that nobody classified is a dead event from attempt 5 on
+	//   - 10s for each attempt
+	//   - events of one vehicle are projected one at a time, in the order in which
+	//     they were committed; a dead one holds up those behind it until somebody
+	//     decides about it
+	ProjectDeviceOffline(ctx context.Context, tx pgx.Tx, fact *task.Fact[DeviceOfflinePayload]) error
+
+	// ProjectGeofenceEntered projects one event [GeofenceEntered] in tx, which is
+	// committed together with the mark that this is done.
+	//
+	//   - event geofence.entered, of a vehicle
+	//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+	//     to 2s, give or take 20%
+	//   - a failure that nobody classified is a dead event from attempt 5 on
+	//   - 10s for each attempt
+	//   - events of one vehicle are projected one at a time, in the order in which
+	//     they were committed; a dead one holds up those behind it until somebody
+	//     decides about it
+	ProjectGeofenceEntered(ctx context.Context, tx pgx.Tx, fact *task.Fact[GeofenceEnteredPayload]) error
+
+	// ProjectGeofenceLeft projects one event [GeofenceLeft] in tx, which is
+	// committed together with the mark that this is done.
+	//
+	//   - event geofence.left, of a vehicle
+	//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+	//     to 2s, give or take 20%
+	//   - a failure that nobody classified is a dead event from attempt 5 on
+	//   - 10s for each attempt
+	//   - events of one vehicle are projected one at a time, in the order in which
+	//     they were committed; a dead one holds up those behind it until somebody
+	//     decides about it
+	ProjectGeofenceLeft(ctx context.Context, tx pgx.Tx, fact *task.Fact[GeofenceLeftPayload]) error
+
+	// ProjectTripCompleted projects one event [TripCompleted] in tx, which is
+	// committed together with the mark that this is done.
+	//
+	//   - event trip.completed, of a vehicle
+	//   - 10 attempts in all, 100ms apart at first, then twice as long each time up
+	//     to 2s, give or take 20%
+	//   - a failure that nobody classified is a dead event from attempt 5 on
+	//   - 10s for each attempt
+	//   - events of one vehicle are projected one at a time, in the order in which
+	//     they were committed; a dead one holds up those behind it until somebody
+	//     decides about it
+	ProjectTripCompleted(ctx context.Context, tx pgx.Tx, fact *task.Fact[TripCompletedPayload]) error
+}
+
+// Events connects every event of this package to its projection.
+func Events(p Projections) task.EventTable {
+	return taskimpl.EventTable(
+		taskimpl.EventRow(&eventDeviceOffline, p.ProjectDeviceOffline),
+		taskimpl.EventRow(&eventGeofenceEntered, p.ProjectGeofenceEntered),
+		taskimpl.EventRow(&eventGeofenceLeft, p.ProjectGeofenceLeft),
+		taskimpl.EventRow(&eventTripCompleted, p.ProjectTripCompleted),
+	)
+}
+
 // The functions without a name are never called. They state what this file was
 // generated from, and stop compiling when a type in a payload changes. An error
 // at runGoGenerate says that this file is stale: run go generate.
 
 func _(runGoGenerate *uuid.UUID) {
 	_, _ = runGoGenerate.MarshalText, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() DeviceOfflinePayload) struct {
+	SilenceID uuid.UUID  `json:"silence_id"`
+	Since     time.Time  `json:"since"`
+	Until     *time.Time `json:"until"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	DeviceOfflinePayload
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() EvaluateDevicesArgs) struct {
+	Tick time.Time `json:"tick"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	EvaluateDevicesArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
 func _(runGoGenerate func() EvaluateGeofencesArgs) struct {
 	Vehicle string `json:"vehicle"`
@@ -740,6 +1342,32 @@ func _(runGoGenerate func() ExportTripsArgs) struct {
 }
 func _(runGoGenerate *struct {
 	ExportTripsArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() GeofenceEnteredPayload) struct {
+	CrossingID uuid.UUID `json:"crossing_id"`
+	Geofence   string    `json:"geofence"`
+	At         time.Time `json:"at"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	GeofenceEnteredPayload
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() GeofenceLeftPayload) struct {
+	CrossingID uuid.UUID `json:"crossing_id"`
+	Geofence   string    `json:"geofence"`
+	At         time.Time `json:"at"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	GeofenceLeftPayload
 	taskimpl.NoMarshal
 }) {
 	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
@@ -789,6 +1417,17 @@ func _(runGoGenerate *struct {
 }) {
 	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
 }
+func _(runGoGenerate func() RevokeLinksArgs) struct {
+	Tick time.Time `json:"tick"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	RevokeLinksArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
 func _(runGoGenerate func() SendWebhookArgs) struct {
 	EndpointID uuid.UUID `json:"endpoint_id"`
 	EventID    uuid.UUID `json:"event_id"`
@@ -799,6 +1438,31 @@ func _(runGoGenerate func() SendWebhookArgs) struct {
 }
 func _(runGoGenerate *struct {
 	SendWebhookArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() SummarizeFleetArgs) struct {
+	Tick time.Time `json:"tick"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	SummarizeFleetArgs
+	taskimpl.NoMarshal
+}) {
+	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText
+}
+func _(runGoGenerate func() TripCompletedPayload) struct {
+	TripID    uuid.UUID `json:"trip_id"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	DistanceM float64   `json:"distance_m"`
+} {
+	return runGoGenerate()
+}
+func _(runGoGenerate *struct {
+	TripCompletedPayload
 	taskimpl.NoMarshal
 }) {
 	_, _, _, _ = runGoGenerate.MarshalJSON, runGoGenerate.MarshalText, runGoGenerate.UnmarshalJSON, runGoGenerate.UnmarshalText

@@ -1,17 +1,24 @@
-// Package tasks declares the background work of the fleet platform, one task
-// for each of its queues. What is generated beside it enqueues them and names
-// their handlers; the handlers are in package work.
+// Package tasks declares the background work of the fleet platform and the facts
+// that it tells of. What is generated beside it enqueues the one, publishes the
+// other, and names handlers and projections; those are in package work.
 //
 //	critical_alerts       EvaluateGeofences   after every batch of positions
 //	location_derivation   ReconcileTrips      after every batch of positions
+//	                      EvaluateDevices     every second
 //	webhooks              SendWebhook         for every crossing and trip that a subscriber asked for
-//	notifications         Notify              for every crossing and trip
+//	notifications         Notify              for every crossing, trip and silence
 //	reports               RenderTripReport    for every trip
+//	                      SummarizeFleet      every five seconds
 //	exports               ExportTrips         once a vehicle's trace has ended
 //	maintenance           PurgePositions      once a vehicle's trace has ended
+//	                      RevokeLinks         every two seconds
 //
 // A queue is a promise of its own: reports may take as long as they like and
 // pile up, alerts start at once all the same.
+//
+// The facts are those of vehicles: TripCompleted, GeofenceEntered, GeofenceLeft
+// and DeviceOffline. The handler that finds one out commits it together with its
+// row. What follows from it is the matter of its projection.
 package tasks
 
 import (

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -15,14 +14,14 @@ import (
 )
 
 // HandleEvaluateGeofences commits the crossings of a vehicle that were not seen
-// before, and announces each.
+// before, and publishes each.
 func (h *Handlers) HandleEvaluateGeofences(ctx context.Context, job *task.Job[tasks.EvaluateGeofencesArgs]) error {
 	return record(ctx, h, job, func(ctx context.Context) error {
 		if err := wait(ctx, h.pace.Derive); err != nil {
 			return err
 		}
 		return h.change(ctx, func(tx pgx.Tx) error {
-			_, _, positions, err := lockSettled(ctx, tx, job.Args.Vehicle, false)
+			_, _, positions, err := lockSettled(ctx, tx, job.Args.Vehicle, fleetdb.ForGeofences)
 			if err != nil || len(positions) == 0 {
 				return err
 			}
@@ -41,23 +40,19 @@ func commitCrossing(ctx context.Context, tx pgx.Tx, c fleet.Crossing) error {
 	if err != nil || !isNew {
 		return err
 	}
-	direction := "left"
 	if c.Entered {
-		direction = "entered"
-	}
-	body, err := json.Marshal(map[string]any{
-		"crossing": c.ID, "vehicle": c.Vehicle, "geofence": c.Fence, "direction": direction, "at": c.At.UTC(),
-	})
-	if err != nil {
+		_, err = tasks.PublishGeofenceEntered(ctx, tx, c.Vehicle,
+			tasks.GeofenceEnteredPayload{CrossingID: c.ID, Geofence: c.Fence, At: c.At.UTC()}, task.OccurredAt(c.At))
 		return err
 	}
-	text := fmt.Sprintf("%s %s %s at %s", c.Vehicle, direction, c.Fence, c.At.UTC().Format(time.TimeOnly))
-	return announce(ctx, tx, fleetdb.EventGeofenceCrossed, c.ID, text, body)
+	_, err = tasks.PublishGeofenceLeft(ctx, tx, c.Vehicle,
+		tasks.GeofenceLeftPayload{CrossingID: c.ID, Geofence: c.Fence, At: c.At.UTC()}, task.OccurredAt(c.At))
+	return err
 }
 
-// HandleReconcileTrips commits the trips of a vehicle that ended for certain,
-// with the report, webhooks and notification of each. Once the vehicle's trace
-// has ended, the export and the purge follow.
+// HandleReconcileTrips commits the trips of a vehicle that ended for certain, and
+// publishes each. Once the vehicle's trace has ended, the export and the purge
+// follow.
 func (h *Handlers) HandleReconcileTrips(ctx context.Context, job *task.Job[tasks.ReconcileTripsArgs]) error {
 	return record(ctx, h, job, func(ctx context.Context) error {
 		if err := wait(ctx, h.pace.Derive); err != nil {
@@ -65,7 +60,7 @@ func (h *Handlers) HandleReconcileTrips(ctx context.Context, job *task.Job[tasks
 		}
 		return h.change(ctx, func(tx pgx.Tx) error {
 			vehicle := job.Args.Vehicle
-			v, watermark, positions, err := lockSettled(ctx, tx, vehicle, true)
+			v, watermark, positions, err := lockSettled(ctx, tx, vehicle, fleetdb.ForTrips)
 			if err != nil {
 				return err
 			}
@@ -97,17 +92,10 @@ func commitTrip(ctx context.Context, tx pgx.Tx, t fleet.Trip) error {
 	if err != nil || !isNew {
 		return err
 	}
-	if _, err := tasks.EnqueueRenderTripReport(ctx, tx, tasks.RenderTripReportArgs{TripID: t.ID}); err != nil {
-		return err
-	}
-	body, err := json.Marshal(map[string]any{
-		"trip": t.ID, "vehicle": t.Vehicle, "started_at": t.StartedAt.UTC(), "ended_at": t.EndedAt.UTC(), "distance_m": t.DistanceM,
-	})
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("%s made a trip of %.1f km", t.Vehicle, t.DistanceM/1000)
-	return announce(ctx, tx, fleetdb.EventTripCompleted, t.ID, text, body)
+	_, err = tasks.PublishTripCompleted(ctx, tx, t.Vehicle, tasks.TripCompletedPayload{
+		TripID: t.ID, StartedAt: t.StartedAt.UTC(), EndedAt: t.EndedAt.UTC(), DistanceM: t.DistanceM,
+	}, task.OccurredAt(t.EndedAt))
+	return err
 }
 
 // purgeBatch is small, so that no purge holds many locks or a transaction for

@@ -1,10 +1,14 @@
-// Package work has the handlers of the platform's tasks.
+// Package work has the handlers of the platform's tasks and the projections of
+// its facts.
 //
 // A handler may run again after it has done its work: its process can die
-// before the success is recorded. So each of them can be repeated: facts have
-// ids that follow from them, files are written beside their name and then
-// renamed, and the jobs that follow from a change are enqueued in the
-// transaction of the change, under a key.
+// before the success is recorded. So each of them can be repeated: trips, crossings
+// and silences have ids that follow from them, files are written beside their name
+// and then renamed, and what follows from a change is published or enqueued in the
+// transaction of the change.
+//
+// A projection has no such worry. What it writes and enqueues commits together
+// with the mark that it is done, so it may well count.
 package work
 
 import (
@@ -14,7 +18,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -32,9 +35,10 @@ type Pace struct {
 	Derive   time.Duration // trips and geofences
 	Export   time.Duration
 	PerPurge time.Duration // between two batches of a purge
+	Link     time.Duration // how long a public link lives
 }
 
-// Handlers handle every task of the platform.
+// Handlers handle every task of the platform, and project every fact.
 type Handlers struct {
 	db     *pgxpool.Pool
 	out    *os.Root
@@ -43,7 +47,10 @@ type Handlers struct {
 	client *http.Client
 }
 
-var _ tasks.Handlers = (*Handlers)(nil)
+var (
+	_ tasks.Handlers    = (*Handlers)(nil)
+	_ tasks.Projections = (*Handlers)(nil)
+)
 
 // New returns handlers that work on db, write files to out, and sign their
 // executions with the name of the worker.
@@ -64,34 +71,10 @@ func (h *Handlers) change(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return task.Transient(pgx.BeginFunc(ctx, h.db, f))
 }
 
-// announce enqueues, with the change that caused it, the webhooks and the
-// notification of one event.
-func announce(ctx context.Context, tx pgx.Tx, event string, id uuid.UUID, text string, body []byte) error {
-	endpoints, err := fleetdb.Endpoints(ctx, tx, event)
-	if err != nil {
-		return err
-	}
-	for _, e := range endpoints {
-		receipt, err := tasks.EnqueueSendWebhook(ctx, tx, tasks.SendWebhookArgs{EndpointID: e.ID, EventID: id, Event: event, Body: body})
-		if err != nil {
-			return err
-		}
-		if err := fleetdb.InsertWebhook(ctx, tx, e.ID, id, receipt.ID); err != nil {
-			return err
-		}
-	}
-	_, err = tasks.EnqueueNotify(ctx, tx, tasks.NotifyArgs{EventID: id, Text: text})
-	return err
-}
-
 // lockSettled locks a vehicle and returns what a reader has to deal with.
-func lockSettled(ctx context.Context, tx pgx.Tx, vehicle string, forTrips bool) (v fleetdb.Vehicle, watermark time.Time, positions []fleet.Position, err error) {
+func lockSettled(ctx context.Context, tx pgx.Tx, vehicle string, reader fleetdb.Reader) (v fleetdb.Vehicle, watermark time.Time, positions []fleet.Position, err error) {
 	if v, err = fleetdb.LockVehicle(ctx, tx, vehicle); err != nil {
 		return v, watermark, nil, err
-	}
-	reader := fleetdb.ForGeofences
-	if forTrips {
-		reader = fleetdb.ForTrips
 	}
 	watermark = fleet.Watermark(v.Newest, v.Ended)
 	positions, err = fleetdb.Settled(ctx, tx, vehicle, reader, watermark)
