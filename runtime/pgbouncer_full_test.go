@@ -47,6 +47,13 @@ const unheard = "|^TestWakeUp$|^TestScheduledSoon$|^TestRetryIsOnTime$|^TestCanc
 // Tests of this package once more, with all workers behind PgBouncer in
 // transaction mode, which has two connections to the server for each database.
 func TestPgBouncerSuite(t *testing.T) {
+	again(t, pooled, unheard, 25)
+}
+
+// again runs tests of this package, more than least of them, behind a pooler. The
+// unheard ones need a listener.
+func again(t *testing.T, tests, unheard string, least int) {
+	t.Helper()
 	server, err := pgx.ParseConfig(testdb.Server(t).URL())
 	require.NoError(t, err)
 	p := pgbouncer.Start(t, server, nil)
@@ -61,14 +68,14 @@ func TestPgBouncerSuite(t *testing.T) {
 			c.behind.Host, c.behind.Port = p.Host, p.Port
 			value, err := json.Marshal(c.behind)
 			require.NoError(t, err)
-			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run="+pooled, "-test.skip="+c.skip, "-test.timeout=8m", "-test.v", "-test.count=1")
+			cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run="+tests, "-test.skip="+c.skip, "-test.timeout=8m", "-test.v", "-test.count=1")
 			cmd.Env = append(os.Environ(), poolerEnv+"="+string(value))
 			var out strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &out
 			err = cmd.Run()
 			require.NoError(t, err, "%s", &out)
 			passed := strings.Count(out.String(), "\n--- PASS")
-			require.Greater(t, passed, 25, "%s", &out)
+			require.Greater(t, passed, least, "%s", &out)
 			t.Logf("%d tests passed", passed)
 		})
 	}
