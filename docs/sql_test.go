@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawlgo/pawl/internal/demo"
+	"github.com/pawlgo/pawl/internal/demo/trips"
 	"github.com/pawlgo/pawl/internal/testdb"
 	pawlrt "github.com/pawlgo/pawl/runtime"
 	"github.com/pawlgo/pawl/task"
@@ -25,13 +26,19 @@ type noMail struct{}
 
 func (noMail) HandleSendReceipt(context.Context, *task.Job[demo.SendReceiptArgs]) error { return nil }
 
+type noTrips struct{}
+
+func (noTrips) ProjectTripCompleted(context.Context, pgx.Tx, *task.Fact[trips.TripCompletedPayload]) error {
+	return nil
+}
+
 // TestSQL runs the statements of the page one after the other, and compares what
 // they answer where the page shows that.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Migrated(t)
 	ctx, stop := context.WithCancel(t.Context())
-	worker, err := pawlrt.New(pool, pawlrt.Config{Tables: demo.Tables(noMail{}), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	worker, err := pawlrt.New(pool, pawlrt.Config{Tables: demo.Tables(noMail{}), Events: []task.EventTable{trips.Events(noTrips{})}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, err)
 	stopped := make(chan error, 1)
 	go func() { stopped <- worker.Run(ctx) }()
@@ -56,7 +63,7 @@ func TestSQL(t *testing.T) {
 		require.Equal(t, all[i+1].text, shown(t, results, err), b.text)
 		compared++
 	}
-	require.Equal(t, 10, compared)
+	require.Equal(t, 14, compared)
 	require.Contains(t, all[0].text, "//task:idempotency fields=OrderID keep=72h")
 }
 
@@ -132,10 +139,11 @@ func TestSQLListsAll(t *testing.T) {
 	}
 	require.Equal(t, values(`SELECT column_name FROM information_schema.columns WHERE table_schema = 'pawl' AND table_name = 'job_status' ORDER BY ordinal_position`),
 		listed("## Where jobs stand"))
-	parameters := func(mode string) []string {
+	parameters := func(function, mode string) []string {
 		return values(`SELECT u.name FROM pg_proc p CROSS JOIN LATERAL unnest(p.proargnames, p.proargmodes) WITH ORDINALITY u(name, mode, n)
-			WHERE p.oid = 'pawl.enqueue'::regproc AND u.mode = '` + mode + `' ORDER BY u.n`)
+			WHERE p.oid = 'pawl.` + function + `'::regproc AND COALESCE(u.mode, 'i') = '` + mode + `' ORDER BY u.n`)
 	}
-	require.Equal(t, parameters("i")[2:], listed("The options are those of Go"))
-	require.Equal(t, parameters("o"), listed("The answer is one row"))
+	require.Equal(t, parameters("enqueue", "i")[2:], listed("The options are those of Go"))
+	require.Equal(t, parameters("enqueue", "o"), listed("The answer is one row"))
+	require.Equal(t, parameters("publish", "i")[3:], listed("UPDATE trips SET ended"))
 }

@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
 )
 
-// registerTimeout bounds the registration of kinds, which is also never longer
+// registerTimeout bounds a registration, which is also never longer
 // than a part of the lease: that runs already.
 const registerTimeout = 5 * time.Second
 
-// registerKinds tells the database what an enqueue by plain SQL has to know of
-// the worker's kinds. Nothing else depends on it, so a failure is only logged.
+// registerKinds tells the database what plain SQL has to know of the worker's
+// kinds, to enqueue them, and of its events, to publish them. Nothing else depends on it, so a failure is only logged.
 func (w *Worker) registerKinds(ctx context.Context) {
 	var kinds []store.Kind
 	for _, q := range w.queues {
@@ -24,23 +25,52 @@ func (w *Worker) registerKinds(ctx context.Context) {
 			}
 			k := store.Kind{
 				Name: row.Kind, Queue: row.Queue, Version: row.Current,
-				Priority: r.Priority, MaxAttempts: row.Policy.Attempts, Keyed: r.Keyed, Keep: r.Keep,
+				Capability: capabilityOf(row.Versions, row.Current),
+				Priority:   r.Priority, MaxAttempts: row.Policy.Attempts, Keyed: r.Keyed, Keep: r.Keep,
 				OrganizationField: r.OrganizationField, Order: r.Order, Shape: json.RawMessage(r.Shape),
-			}
-			for _, v := range row.Versions {
-				if v.Number == row.Current {
-					k.Capability = v.Capability
-				}
 			}
 			kinds = append(kinds, k)
 		}
 	}
-	if len(kinds) == 0 {
-		return
+	if len(kinds) > 0 {
+		w.register(ctx, "kinds", func(ctx context.Context) error { return w.store.RegisterKinds(ctx, kinds) })
 	}
+	if w.relay != nil {
+		w.registerEvents(ctx)
+	}
+}
+
+func (w *Worker) registerEvents(ctx context.Context) {
+	var types []store.EventType
+	for _, row := range w.relay.rows {
+		r := row.Registration
+		if r == nil {
+			continue
+		}
+		types = append(types, store.EventType{
+			Name: row.Event, AggregateType: r.Aggregate, Version: row.Current, Capability: capabilityOf(row.Versions, row.Current),
+			OrganizationField: r.OrganizationField, Shape: json.RawMessage(r.Shape),
+		})
+	}
+	if len(types) > 0 {
+		w.register(ctx, "events", func(ctx context.Context) error { return w.store.RegisterEvents(ctx, types) })
+	}
+}
+
+// capabilityOf is the capability of one version.
+func capabilityOf(versions []dispatch.Version, number int) int64 {
+	for _, v := range versions {
+		if v.Number == number {
+			return v.Capability
+		}
+	}
+	return 0
+}
+
+func (w *Worker) register(ctx context.Context, what string, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, min(registerTimeout, w.config.Lease/4))
 	defer cancel()
-	if err := w.store.RegisterKinds(ctx, kinds); err != nil {
-		w.log.Warn("cannot register the kinds for plain SQL; its callers go by what earlier workers registered, until the next start", "error", err)
+	if err := do(ctx); err != nil {
+		w.log.Warn("cannot register the "+what+" for plain SQL; its callers go by what earlier workers registered, until the next start", "error", err)
 	}
 }

@@ -191,6 +191,7 @@ var eventDeviceOffline = taskimpl.Event[DeviceOfflinePayload]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x6c38a0cc3d12926c}},
+	Shape:        `{"root":{"kind":"struct","ref":"DeviceOfflinePayload"},"structs":{"DeviceOfflinePayload":[{"json":"silence_id","go":"SilenceID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}},{"json":"since","go":"Since","type":{"kind":"opaque","ref":"time.Time"}},{"json":"until","go":"Until","type":{"kind":"pointer","elem":{"kind":"opaque","ref":"time.Time"}}}]}}`,
 	Decode:       decodeDeviceOffline,
 }
 
@@ -438,6 +439,7 @@ var eventGeofenceEntered = taskimpl.Event[GeofenceEnteredPayload]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0xd4efcb94b9a669e8}},
+	Shape:        `{"root":{"kind":"struct","ref":"GeofenceEnteredPayload"},"structs":{"GeofenceEnteredPayload":[{"json":"at","go":"At","type":{"kind":"opaque","ref":"time.Time"}},{"json":"crossing_id","go":"CrossingID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}},{"json":"geofence","go":"Geofence","type":{"kind":"string"}}]}}`,
 	Decode:       decodeGeofenceEntered,
 }
 
@@ -485,6 +487,7 @@ var eventGeofenceLeft = taskimpl.Event[GeofenceLeftPayload]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x7620c9018ba71600}},
+	Shape:        `{"root":{"kind":"struct","ref":"GeofenceLeftPayload"},"structs":{"GeofenceLeftPayload":[{"json":"at","go":"At","type":{"kind":"opaque","ref":"time.Time"}},{"json":"crossing_id","go":"CrossingID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}},{"json":"geofence","go":"Geofence","type":{"kind":"string"}}]}}`,
 	Decode:       decodeGeofenceLeft,
 }
 
@@ -1004,6 +1007,7 @@ var eventTripCompleted = taskimpl.Event[TripCompletedPayload]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x1534010f042d85ab}},
+	Shape:        `{"root":{"kind":"struct","ref":"TripCompletedPayload"},"structs":{"TripCompletedPayload":[{"json":"distance_m","go":"DistanceM","type":{"kind":"float64"}},{"json":"ended_at","go":"EndedAt","type":{"kind":"opaque","ref":"time.Time"}},{"json":"started_at","go":"StartedAt","type":{"kind":"opaque","ref":"time.Time"}},{"json":"trip_id","go":"TripID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
 	Decode:       decodeTripCompleted,
 }
 

@@ -32,12 +32,23 @@ type EventRow struct {
 	Policy   Policy
 	// Skip says that a dead event does not hold up its aggregate.
 	Skip bool
+	// Registration is what the database has to know of the type to publish it by
+	// plain SQL; nil for an old name, which none publishes.
+	Registration *EventRegistration
 	// Project decodes the payload and calls the projection. A payload that cannot
 	// be decoded comes back as a [*DecodeError].
 	Project func(ctx context.Context, tx pgx.Tx, o *Occurrence) error
 	// Decode only decodes a stored payload, upgraders included. A panic of theirs
 	// is an error like any other.
 	Decode func(version int, raw []byte) error
+}
+
+// EventRegistration is what a publishing by plain SQL takes from an event's
+// declaration.
+type EventRegistration struct {
+	Aggregate         string // the type of the aggregates that it happens to
+	OrganizationField string // in the payload's JSON; empty for none
+	Shape             string // the wire shape of the current version, as JSON
 }
 
 // EventTable is a set of rows. The zero EventTable has none.

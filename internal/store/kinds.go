@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The codes (SQLSTATE) of what the function enqueue refuses.
+// The codes (SQLSTATE) of what the functions enqueue and publish refuse.
 const (
-	CodeUnknownKind   = "PW010" // no worker has registered the kind
-	CodeMisfit        = "PW011" // the arguments do not fit the kind's payload
+	CodeUnknownKind   = "PW010" // no worker has registered the kind, or the type of event
+	CodeMisfit        = "PW011" // the arguments do not fit the payload
 	CodeMissingKey    = "PW012" // the kind declares idempotency and no key is given
-	CodeInvalidOption = "PW013" // an option has an impossible value
+	CodeInvalidOption = "PW013" // an option, or another argument, has an impossible value
 )
 
 // Kind is what the database has to know of a kind to enqueue it by plain SQL.

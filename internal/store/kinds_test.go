@@ -207,7 +207,7 @@ func TestPlainEnqueueRefusals(t *testing.T) {
 		{`'k', NULL`, store.CodeMisfit, "the arguments do not fit k", "args: expected a JSON value, got NULL of SQL", "They are held against version 1 of its payload. Names of members are case-sensitive."},
 		{`'k', '{"n": "1"}'`, store.CodeMisfit, "the arguments do not fit k", "args.n: expected a whole number without a decimal point, from -9223372036854775808 to 9223372036854775807, got a string", "They are held against version 1 of its payload. Names of members are case-sensitive."},
 		{`'k', '{"n": 1, "txt": ""}'`, store.CodeMisfit, "the arguments do not fit k", "args.txt: there is no such member; there are n, text", "They are held against version 1 of its payload. Names of members are case-sensitive."},
-		{`'any', to_jsonb(repeat('x', 67108863))`, store.CodeMisfit, "the arguments do not fit any", "args: they have 67108865 bytes as text, of at most 67108864", "They are held against version 1 of its payload. Names of members are case-sensitive."},
+		{`'any', to_jsonb(repeat('x', 67108863))`, store.CodeMisfit, "the arguments do not fit any", "args: 67108865 bytes as text, of at most 67108864", "They are held against version 1 of its payload. Names of members are case-sensitive."},
 
 		{`'once', '{"n": 1}'`, store.CodeMissingKey, "cannot enqueue once: it wants a key", "The kind declares idempotency, and its key is made in Go.", "Give one that is the same whenever the work is, such as key => 'order 7'."},
 
@@ -258,7 +258,7 @@ func TestPlainEnqueueDepth(t *testing.T) {
 	}
 	mustPlain(t, pool, nested(10_000))
 	_, err := plain(t, pool, nested(10_001))
-	requireRefusal(t, err, store.CodeMisfit, "the arguments do not fit any", "args: they nest deeper than 10000 levels",
+	requireRefusal(t, err, store.CodeMisfit, "the arguments do not fit any", "args: nested deeper than 10000 levels",
 		"They are held against version 1 of its payload. Names of members are case-sensitive.")
 	require.Equal(t, store.Audit{Ready: 1}, audit(t, s))
 }

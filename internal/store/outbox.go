@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,6 +39,37 @@ func Publish(ctx context.Context, q Querier, schema string, e *NewEvent) error {
 	return q.QueryRow(ctx, `SELECT `+quote(schema)+`.publish_event($1::text, $2::text, $3::text, $4::text, $5::integer, $6::bigint,
 		$7::text::uuid, $8::text, $9::timestamptz, $10::boolean)::text`,
 		e.Type, e.AggregateType, e.AggregateID, e.OrganizationID, e.Version, e.Capability, e.ID.String(), e.Payload, e.OccurredAt, e.Wake).Scan(&void)
+}
+
+// EventType is what the database has to know of a type of event to publish it by
+// plain SQL.
+type EventType struct {
+	Name              string          `json:"type"`
+	AggregateType     string          `json:"aggregate_type"`
+	Version           int             `json:"version"` // of the payload, the one to be written
+	Capability        int64           `json:"capability"`
+	OrganizationField string          `json:"organization_field,omitempty"` // a member of the payload; empty for none
+	Shape             json.RawMessage `json:"shape,omitempty"`              // of the payload, as in a lock; empty takes anything
+}
+
+// RegisterEvents is [Store.RegisterKinds] of types of events.
+func (s *Store) RegisterEvents(ctx context.Context, types []EventType) error {
+	mine, err := json.Marshal(types)
+	if err != nil {
+		return fmt.Errorf("encode the types of events: %w", err)
+	}
+	const columns = `aggregate_type, version, capability, organization_field, shape`
+	of := func(table string) string { return table + "." + strings.ReplaceAll(columns, ", ", ", "+table+".") }
+	return s.call(ctx, `
+		INSERT INTO `+s.schema+`.event_types AS e (type, `+columns+`, updated_at)
+		SELECT m.type, `+of("m")+`, clock_timestamp()
+		FROM jsonb_to_recordset($1::jsonb) m(type text, aggregate_type text, version integer, capability bigint, organization_field text, shape jsonb)
+		LEFT JOIN `+s.schema+`.event_types known ON known.type = m.type
+		WHERE known.type IS NULL OR known.version <= m.version AND (`+of("known")+`) IS DISTINCT FROM (`+of("m")+`)
+		ORDER BY m.type
+		ON CONFLICT (type) DO UPDATE SET (`+columns+`, updated_at) = (`+of("excluded")+`, excluded.updated_at)
+		WHERE e.version <= excluded.version AND (`+of("e")+`) IS DISTINCT FROM (`+of("excluded")+`)`,
+		[]any{string(mine)}, drain)
 }
 
 // RetryEvent makes a dead event pending again, through the caller's

@@ -209,6 +209,40 @@ BEGIN
 	RETURN v_misfit;
 END $$;
 
+-- The same, and where they could not be stored or decoded by Go: p_text is what
+-- they are as text.
+CREATE FUNCTION {schema}.unfit(args jsonb, p_text text, shape jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = {schema}, pg_temp
+AS $$
+DECLARE
+	v_misfit text := misfit(args, shape);
+BEGIN
+	IF v_misfit IS NOT NULL THEN
+		RETURN v_misfit;
+	ELSIF octet_length(p_text) > 67108864 THEN
+		RETURN format('args: %s bytes as text, of at most 67108864', octet_length(p_text));
+	-- What cannot be decoded for its depth has so many brackets at least.
+	ELSIF length(p_text) - length(translate(p_text, '[{', '')) > 10000
+			AND jsonb_path_exists(args, 'strict $.**{10000} ? (@.type() == "object" || @.type() == "array")') THEN
+		RETURN 'args: nested deeper than 10000 levels';
+	END IF;
+	RETURN NULL;
+END $$;
+
+-- Those names that are most like one that is not among them: they share the most
+-- pairs of letters. NULL where there are none.
+CREATE FUNCTION {schema}.nearest_of(p_name text, p_names text[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (
+	SELECT string_agg(s.name, ', ' ORDER BY s.n) FROM (
+		SELECT x.name, row_number() OVER (ORDER BY (
+			SELECT count(*) FROM generate_series(1, least(length(p_name), 100) - 1) i WHERE position(substr(p_name, i, 2) IN x.name) > 0
+		) DESC, x.name) AS n
+		FROM unnest(p_names) x(name)) s
+	WHERE s.n <= 5
+);
+
 -- The text of the member of a payload that names its organization: what Go makes
 -- of it, for which the zero UUID is none, and a number that is left out is 0.
 CREATE FUNCTION {schema}.organization_of(p_args jsonb, p_field text, p_shape jsonb) RETURNS text
@@ -250,7 +284,6 @@ AS $$
 DECLARE
 	c_longest      CONSTANT interval := '292 years'; -- what a duration of Go holds
 	v_kind         kinds%ROWTYPE;
-	v_known        text;
 	v_priority     integer;
 	v_wrong        text[];
 	v_text         text;
@@ -261,15 +294,8 @@ DECLARE
 BEGIN
 	SELECT k.* INTO v_kind FROM kinds k WHERE k.kind = enqueue.kind;
 	IF NOT FOUND THEN
-		-- Those that share the most pairs of letters come first.
-		SELECT string_agg(s.kind, ', ' ORDER BY s.n) INTO v_known FROM (
-			SELECT k.kind, row_number() OVER (ORDER BY (
-				SELECT count(*) FROM generate_series(1, least(length(enqueue.kind), 100) - 1) i WHERE position(substr(enqueue.kind, i, 2) IN k.kind) > 0
-			) DESC, k.kind) AS n
-			FROM kinds k) s
-		WHERE s.n <= 5;
 		RAISE EXCEPTION 'there is no kind %', COALESCE(quote_literal(left(kind, 100)), 'NULL') USING ERRCODE = 'PW010',
-			DETAIL = COALESCE('The nearest that there are: ' || v_known || '.', 'No worker has registered any kind.'),
+			DETAIL = COALESCE('The nearest that there are: ' || nearest_of(kind, ARRAY(SELECT k.kind FROM kinds k)) || '.', 'No worker has registered any kind.'),
 			HINT = 'A kind is known when a worker that handles it has started once.';
 	END IF;
 
@@ -297,15 +323,7 @@ BEGIN
 	END IF;
 
 	v_text := args::text;
-	v_misfit := misfit(args, v_kind.shape);
-	IF v_misfit IS NULL AND octet_length(v_text) > 67108864 THEN
-		v_misfit := format('args: they have %s bytes as text, of at most 67108864', octet_length(v_text));
-	END IF;
-	-- What cannot be decoded for its depth has so many brackets at least.
-	IF v_misfit IS NULL AND length(v_text) - length(translate(v_text, '[{', '')) > 10000
-			AND jsonb_path_exists(args, 'strict $.**{10000} ? (@.type() == "object" || @.type() == "array")') THEN
-		v_misfit := 'args: they nest deeper than 10000 levels';
-	END IF;
+	v_misfit := unfit(args, v_text, v_kind.shape);
 	IF v_misfit IS NOT NULL THEN
 		RAISE EXCEPTION 'the arguments do not fit %', kind USING ERRCODE = 'PW011', DETAIL = v_misfit,
 			HINT = format('They are held against version %s of its payload. Names of members are case-sensitive.', v_kind.version);

@@ -140,6 +140,79 @@ BEGIN
 	END IF;
 END $$;
 
+-- What a publishing by plain SQL has to know of a type of event, as the workers
+-- that project it declared it when they started. The newest payload version stays,
+-- whoever starts last.
+CREATE TABLE {schema}.event_types (
+	type               text        PRIMARY KEY,
+	aggregate_type     text        NOT NULL,
+	version            integer     NOT NULL CHECK (version >= 1),
+	capability         bigint      NOT NULL,
+	organization_field text,       -- a member of the payload
+	shape              jsonb,      -- of the payload; NULL takes any
+	updated_at         timestamptz NOT NULL
+);
+
+-- Publishes one event of a type that a worker has registered, in the transaction
+-- of the caller, and wakes a worker when that commits.
+--
+--   SELECT publish('trip.completed', 'trip 7', '{"driver": "ada", "meters": 1200}');
+--
+-- Answers the id of the event. Refusals have the codes PW010 (an unknown type),
+-- PW011 (a payload that does not fit) and PW013 (another argument that cannot be).
+CREATE FUNCTION {schema}.publish(event_type text, aggregate_id text, payload jsonb,
+	occurred_at timestamptz DEFAULT NULL, -- when it happened; now where NULL
+	organization_id text DEFAULT NULL)    -- where the payload does not name it
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+	v_type         event_types%ROWTYPE;
+	v_wrong        text[];
+	v_text         text := payload::text;
+	v_misfit       text;
+	v_organization text := COALESCE(organization_id, '');
+	v_id           uuid := new_id();
+BEGIN
+	SELECT t.* INTO v_type FROM event_types t WHERE t.type = event_type;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'there is no event %', COALESCE(quote_literal(left(event_type, 100)), 'NULL') USING ERRCODE = 'PW010',
+			DETAIL = COALESCE('The nearest that there are: ' || nearest_of(event_type, ARRAY(SELECT t.type FROM event_types t)) || '.',
+				'No worker has registered any event.'),
+			HINT = 'An event is known when a worker that projects it has started once.';
+	END IF;
+	v_wrong := CASE
+		WHEN COALESCE(aggregate_id, '') = '' THEN ARRAY['aggregate_id is empty', 'Name the ' || v_type.aggregate_type || ' that the event happened to.']
+		WHEN octet_length(aggregate_id) > 1000 THEN ARRAY['aggregate_id has ' || octet_length(aggregate_id) || ' bytes', 'Use an id of at most 1000 bytes.']
+		WHEN NOT isfinite(occurred_at) OR occurred_at < '0001-01-01 00:00:00Z' OR occurred_at >= '10000-01-01 00:00:00Z' THEN
+			ARRAY['occurred_at is ' || occurred_at, 'Give a time of the years 1 to 9999.']
+	END;
+	IF v_wrong IS NOT NULL THEN
+		RAISE EXCEPTION 'cannot publish %: %', event_type, v_wrong[1] USING ERRCODE = 'PW013', HINT = v_wrong[2];
+	END IF;
+	v_misfit := regexp_replace(unfit(payload, v_text, v_type.shape), '^args', 'payload');
+	IF v_misfit IS NOT NULL THEN
+		RAISE EXCEPTION 'the payload does not fit %', event_type USING ERRCODE = 'PW011', DETAIL = v_misfit,
+			HINT = format('It is held against version %s. Names of members are case-sensitive.', v_type.version);
+	END IF;
+	IF v_type.organization_field IS NOT NULL THEN
+		v_organization := organization_of(payload, v_type.organization_field, v_type.shape);
+		IF organization_id <> v_organization THEN
+			RAISE EXCEPTION 'cannot publish %: organization_id is not that of the payload', event_type USING ERRCODE = 'PW013',
+				DETAIL = format('The event takes its organization from payload%s.', path_step(v_type.organization_field)), HINT = 'Leave organization_id out.';
+		END IF;
+	END IF;
+	IF octet_length(v_organization) > 1000 THEN
+		RAISE EXCEPTION 'cannot publish %: the organization has % bytes', event_type, octet_length(v_organization) USING ERRCODE = 'PW013',
+			HINT = 'Use its id, of at most 1000 bytes.';
+	END IF;
+	PERFORM publish_event(v_type.type, v_type.aggregate_type, aggregate_id, v_organization, v_type.version, v_type.capability,
+		v_id, v_text, occurred_at, true);
+	RETURN v_id;
+END $$;
+
 -- Picks aggregates whose first event is due, about p_limit at most: of those that
 -- have an event which became due since p_floor; and where p_visits is above zero,
 -- also of those after p_after in the order of their digests, of which it looks at

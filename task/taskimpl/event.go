@@ -28,6 +28,12 @@ type Event[P any] struct {
 	// Organization returns the tenant; nil where the event declares none. Its
 	// error is that of a marshaler of the application's.
 	Organization func(*P) (string, error)
+	// OrganizationField is the name of that field in the payload's JSON, for
+	// callers that are not Go; empty where the event declares none.
+	OrganizationField string
+	// Shape is the wire shape of the current version, as the lock spells it:
+	// what the database holds the payloads of plain SQL against.
+	Shape string
 	// Decode turns a stored payload of any known version into the current type.
 	Decode func(version int, raw []byte) (P, error)
 }
@@ -88,7 +94,10 @@ type Projection[P any] = func(context.Context, pgx.Tx, *task.Fact[P]) error
 
 // EventRow connects an event to its projection.
 func EventRow[P any](e *Event[P], project Projection[P]) dispatch.EventRow {
-	return eventRow(dispatch.EventRow{Event: e.Name, Versions: versionsOf(e.Capabilities), Current: e.Version, Policy: e.Policy, Skip: e.Skip}, e.Decode, project)
+	return eventRow(dispatch.EventRow{
+		Event: e.Name, Versions: versionsOf(e.Capabilities), Current: e.Version, Policy: e.Policy, Skip: e.Skip,
+		Registration: &dispatch.EventRegistration{Aggregate: e.Aggregate, OrganizationField: e.OrganizationField, Shape: e.Shape},
+	}, e.Decode, project)
 }
 
 // EventAliasRow connects an old name of an event to the projection of the newer

@@ -112,6 +112,7 @@ var eventTripCompleted = taskimpl.Event[TripCompletedPayload]{
 	},
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x7a8a039b745299dd}},
+	Shape:        `{"root":{"kind":"struct","ref":"TripCompletedPayload"},"structs":{"TripCompletedPayload":[{"json":"driver","go":"Driver","type":{"kind":"string"}},{"json":"meters","go":"Meters","type":{"kind":"int64"}}]}}`,
 	Decode:       decodeTripCompleted,
 }
 

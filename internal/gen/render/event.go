@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/dave/jennifer/jen"
+	"github.com/pawlgo/pawl/internal/gen/lock"
 )
 
 // event writes the value that everything else of an event refers to.
@@ -19,7 +20,11 @@ func event(file *jen.File, t *Task) {
 	entries = append(entries, entry("Version", jen.Lit(t.current())), entry("Capabilities", capabilities(t)))
 	if t.Policy.Organization != nil {
 		entries = append(entries, entry("Organization", organization(t)))
+		if t.OrganizationField != "" {
+			entries = append(entries, entry("OrganizationField", jen.Lit(t.OrganizationField)))
+		}
 	}
+	entries = append(entries, entry("Shape", text(lock.Spell(t.Plan.Current.Shape))))
 	entries = append(entries, entry("Decode", jen.Id("decode"+t.Name)))
 	file.Var().Id(t.variable()).Op("=").Add(
 		composite(jen.Qual(taskimplPath, "Event").Types(typeExpr(t.Args)), true, entries...))

@@ -52,6 +52,7 @@ var eventDeviceOffline = taskimpl.Event[DeviceOfflinePayload]{
 	Skip:         true,
 	Version:      1,
 	Capabilities: []taskimpl.Capability{{Version: 1, ID: 0x5549714ecfbf693a}},
+	Shape:        `{"root":{"kind":"struct","ref":"DeviceOfflinePayload"},"structs":{"DeviceOfflinePayload":[{"json":"last_seen","go":"LastSeen","type":{"kind":"opaque","ref":"time.Time"}}]}}`,
 	Decode:       decodeDeviceOffline,
 }
 
@@ -101,7 +102,9 @@ var eventTripCompleted = taskimpl.Event[TripCompletedPayload]{
 	Organization: func(args *TripCompletedPayload) (string, error) {
 		return taskimpl.Text(&args.OrganizationID)
 	},
-	Decode: decodeTripCompleted,
+	OrganizationField: "organization_id",
+	Shape:             `{"root":{"kind":"struct","ref":"TripCompletedPayload"},"structs":{"TripCompletedPayload":[{"json":"ended_at","go":"EndedAt","type":{"kind":"opaque","ref":"time.Time"}},{"json":"meters","go":"Meters","type":{"kind":"int64"}},{"json":"organization_id","go":"OrganizationID","type":{"kind":"opaque","ref":"github.com/google/uuid.UUID","module":"github.com/google/uuid@v1.6.0"}}]}}`,
+	Decode:            decodeTripCompleted,
 }
 
 // PublishTripCompleted stores one event [TripCompleted] of a trip in tx. It is
