@@ -32,6 +32,7 @@ type attempt struct {
 	owner   uuid.UUID // the session's process, part of the fence
 	job     store.ClaimedJob
 	row     dispatch.Row
+	claim   *claimTime // nil without metrics
 	suspect bool
 
 	ctx     context.Context         // of the handler
@@ -86,11 +87,15 @@ func (a *attempt) run(ctx context.Context) {
 	a.ctx = ctx
 	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
 	c := &commit{}
+	began := a.w.metrics.started(a)
 	err := errGoexit // unless the handler returns or panics
 	defer func() {   // which Goexit runs too
+		took := a.w.metrics.took(began)
 		v := a.judge(err, c)
 		watchdog.Stop()
-		if !a.conclude(v, err, c) {
+		if a.conclude(v, err, c) {
+			a.w.metrics.processed(a, &v, took)
+		} else {
 			// The watchdog gave up on this attempt, and counted it as stuck.
 			a.w.counters.stuck.Add(-1)
 			a.log().Warn("a stuck handler has returned", "after", time.Since(a.started))
@@ -209,6 +214,7 @@ func (a *attempt) giveUp() {
 		a.w.counters.stuck.Add(-1)
 		return
 	}
+	a.w.metrics.processed(a, &v, a.row.Policy.Timeout+stuckGrace)
 	a.w.attempts.remove(a) // a shutdown does not wait for it
 	a.w.counters.timeouts.Add(1)
 	a.log().Error("the handler ignores the end of its context and holds a goroutine", "timeout", a.row.Policy.Timeout)
@@ -228,6 +234,9 @@ func (a *attempt) conclude(v verdict, err error, c *commit) bool {
 			Token: a.job.Token, Position: a.job.Position, ID: a.job.ID, Ordered: a.job.Ordered,
 			Outcome: v.outcome, Delay: v.delay, Code: v.code, Summary: v.summary,
 		},
+	}
+	if a.claim != nil {
+		e.attempt = a
 	}
 	if observe := a.w.observe; observe != nil {
 		e.told = func(recorded store.Outcome) { observe(a, v, err, recorded) }

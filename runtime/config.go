@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/task"
@@ -58,6 +59,11 @@ type Config struct {
 	Name string
 	// Logger gets what an operator should know; slog.Default() where nil.
 	Logger *slog.Logger
+
+	// MeterProvider gets the worker's metrics, by the OpenTelemetry API; there are
+	// none where nil. Give it that of your SDK, or what otel.GetMeterProvider()
+	// returns for the process's global one. docs/metrics.md lists the metrics.
+	MeterProvider metric.MeterProvider
 
 	// Middleware runs around every handler, the first one outermost.
 	Middleware []Middleware

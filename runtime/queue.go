@@ -84,6 +84,8 @@ type queue struct {
 	calm    int       // the loop's alone: how many waits of linger have passed
 	sleeper uuid.UUID // the loop's alone: the process that asked to be woken; Nil for none
 
+	metrics *queueMetrics // nil without a provider of them
+
 	suspects atomic.Bool // as far as is known, some wait for the worker's gate
 	paused   atomic.Bool // at the last claim
 
@@ -310,6 +312,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	claimed, err := q.send(callCtx, c)
 	hurry()
 	cancel()
+	measured := w.metrics.claimed(q, time.Since(begun), q.took, claimed, err)
 	if err != nil {
 		if c.SuspectToken != uuid.Nil {
 			w.releaseSuspect(q)
@@ -344,7 +347,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 
 	suspect := false
 	for _, job := range claimed.Jobs {
-		a := &attempt{w: w, q: q, owner: s.process, job: job, row: q.rowOf(job), suspect: job.Token == c.SuspectToken}
+		a := &attempt{w: w, q: q, owner: s.process, job: job, row: q.rowOf(job), claim: measured, suspect: job.Token == c.SuspectToken}
 		suspect = suspect || a.suspect
 		w.holdings.add(job.Token)
 		a.start(s)
@@ -386,6 +389,7 @@ func (q *queue) send(ctx context.Context, c *store.Claim) (*store.Claimed, error
 	sent := time.Now()
 	claimed, err := q.w.store.Claim(ctx, c)
 	q.took = time.Since(sent)
+	q.w.metrics.database(opClaim, q.took, 0, err)
 	return claimed, err
 }
 

@@ -193,6 +193,7 @@ func (r *relay) look(ctx context.Context) (found []uuid.UUID, next time.Duration
 	callCtx, cancel := context.WithTimeout(ctx, pickTimeout)
 	defer cancel()
 	picked, err := w.store.Pick(callCtx, p)
+	w.metrics.database(opPick, time.Since(begun), 0, err)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.counters.events.pickErrors.Add(1)

@@ -107,9 +107,11 @@ func (b *batch) run() {
 	defer conn.Release() // closes one that is left inside a transaction
 	// A process that is stopped in the middle would hold its locks for as long as
 	// it stays stopped.
+	began := time.Now()
 	beginning, cancel := context.WithTimeout(ctx, batchTimeout)
 	p, err := w.store.BeginProjecting(beginning, conn.Conn(), b.aggregates, b.limit, r.longest+stuckGrace+w.config.Lease, w.config.Name)
 	cancel()
+	w.metrics.database(opTake, time.Since(began), 0, err)
 	if err != nil {
 		w.warn("relay", "cannot begin to project", err)
 		return
@@ -144,7 +146,9 @@ func (b *batch) run() {
 	}
 	committing, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
+	began = time.Now()
 	err = p.Commit(committing)
+	w.metrics.database(opCommit, time.Since(began), 0, err)
 	if err == nil {
 		committed, b.progress = true, true
 		b.more = t.more(p.Events, p.Share())
@@ -274,6 +278,7 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 		w.counters.events.stuck.Add(1)
 		w.counters.events.broken.Add(1)
 		r.log(e).Error("the projection ignores the end of its context and holds a goroutine and a connection", "timeout", row.Policy.Timeout)
+		w.metrics.projected(e.Type, &v, row.Policy.Timeout+stuckGrace)
 		b.given.Store(&failure{e, p.At, failed(v, row)})
 		close(b.stuck)
 	})
@@ -283,12 +288,14 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 		Sequence: e.Seq, Version: e.Version, Attempt: e.Attempts + 1, MaxAttempts: row.Policy.Attempts,
 		OccurredAt: e.OccurredAt, PublishedAt: e.PublishedAt, Payload: e.Payload,
 	}
+	began := time.Now()
 	err := apart(func() error { return row.Project(projecting, &lentTx{boundTx{Tx: p.Tx, schema: w.schema}}, o) })
 	if !run.ended.CompareAndSwap(false, true) {
 		w.counters.events.stuck.Add(-1)
 		r.log(e).Warn("a stuck projection has returned", "after", time.Since(run.started))
 		return v, false, true
 	}
+	took := time.Since(began)
 	end()
 	if err == nil {
 		err = p.Intact()
@@ -304,6 +311,7 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		yield = pgErr.Code == "40P01" || pgErr.Code == "55P03" // deadlock_detected, lock_not_available
 	}
+	w.metrics.projected(e.Type, &v, took)
 	r.tell(e, v, err)
 	return v, yield, false
 }

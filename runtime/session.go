@@ -157,7 +157,10 @@ func (k *keeper) run(ctx context.Context, process uuid.UUID, safe time.Time) uui
 func (k *keeper) renew(ctx context.Context, process uuid.UUID, budget time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	return k.w.store.Heartbeat(ctx, process)
+	began := time.Now()
+	alive, err := k.w.store.Heartbeat(ctx, process)
+	k.w.metrics.database(opHeartbeat, time.Since(began), 0, err)
+	return alive, err
 }
 
 // process is the identity of the present session, or false while there is none.

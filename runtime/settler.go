@@ -31,6 +31,7 @@ type ending struct {
 	q       *queue
 	owner   uuid.UUID
 	kind    string
+	attempt *attempt            // to be measured; nil without metrics
 	suspect bool                // it holds the gate until its end is recorded
 	unsure  bool                // the attempt may have been completed in its own transaction
 	told    func(store.Outcome) // hears what was recorded; nil for nobody
@@ -147,10 +148,12 @@ func (s *settler) settle(ctx context.Context, owner uuid.UUID, endings []ending)
 	for i, e := range endings {
 		settlements[i] = e.Settlement
 	}
+	began := time.Now()
 	unsure := false // an earlier try may have been committed
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		recorded, err := s.try(ctx, owner, settlements)
 		if err == nil {
+			s.w.metrics.settled(time.Since(began), nil)
 			s.report(endings, recorded, unsure)
 			return
 		}
@@ -197,7 +200,10 @@ func refuses(err error) bool {
 func (s *settler) try(ctx context.Context, owner uuid.UUID, settlements []store.Settlement) ([]store.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	return s.w.store.Settle(ctx, owner, settlements)
+	began := time.Now()
+	recorded, err := s.w.store.Settle(ctx, owner, settlements)
+	s.w.metrics.database(opSettle, time.Since(began), len(settlements), err)
+	return recorded, err
 }
 
 // report counts what was settled, and wakes a queue when its retries are due.
@@ -232,6 +238,9 @@ func (s *settler) report(endings []ending, recorded []store.Outcome, unsure bool
 		case store.Quarantine:
 			c.quarantined.Add(1)
 			s.w.log.Error("a job without a row of its own is set aside in the table quarantine", "job", e.ID)
+		}
+		if recorded[i] != store.Refused || !unsure && !e.unsure {
+			s.w.metrics.ended(&endings[i], recorded[i])
 		}
 		if e.told != nil {
 			e.told(recorded[i])

@@ -30,9 +30,10 @@ type Stats struct {
 	// one last looked: at most a minute ago, or longer where looking takes long.
 	Stranded int64
 
-	Wakeups    int64 // notifications
-	Reconnects int64 // of the listener
-	Listening  bool
+	Wakeups        int64 // notifications
+	WakeupFailures int64 // times that the listener lost its connection, found that it does not hear, or could not connect
+	Reconnects     int64 // of the listener
+	Listening      bool
 
 	LogPanics int64 // panics of the logger's handler, whose records are lost
 
@@ -42,6 +43,7 @@ type Stats struct {
 	Events    EventStats
 	Schedules ScheduleStats
 	Retention RetentionStats
+	Database  DatabaseStats
 
 	Queues map[string]QueueStats
 }
@@ -60,12 +62,13 @@ type counters struct {
 	completed, retried, dead, cancelled, givenBack, quarantined, refused atomic.Int64
 	panics, timeouts                                                     atomic.Int64
 	leasesLost, expirations, recovered, buried, settleErrors             atomic.Int64
-	stranded, wakeups, reconnects                                        atomic.Int64
+	stranded, wakeups, wakeupFailures, reconnects                        atomic.Int64
 	listening                                                            atomic.Bool
 	logPanics, running, stuck                                            atomic.Int64
 
 	events    eventCounters
 	schedule  scheduleCounters
+	database  samples
 	retention struct {
 		passes, moved, archived, deadLetters, keys, emptied, dropped, putOff, errors atomic.Int64
 	}
@@ -83,11 +86,12 @@ func (w *Worker) Stats() Stats {
 		LeasesLost: c.leasesLost.Load(), Expirations: c.expirations.Load(), Recovered: c.recovered.Load(), Buried: c.buried.Load(),
 		SettleErrors: c.settleErrors.Load(),
 		Stranded:     c.stranded.Load(),
-		Wakeups:      c.wakeups.Load(), Reconnects: c.reconnects.Load(), Listening: c.listening.Load(),
+		Wakeups:      c.wakeups.Load(), WakeupFailures: c.wakeupFailures.Load(), Reconnects: c.reconnects.Load(), Listening: c.listening.Load(),
 		LogPanics: c.logPanics.Load(),
 		Running:   c.running.Load(), Stuck: c.stuck.Load(),
 		Events:    c.events.snapshot(),
 		Schedules: c.schedule.snapshot(),
+		Database:  c.database.snapshot(),
 		Retention: RetentionStats{
 			Passes: c.retention.passes.Load(), Moved: c.retention.moved.Load(), Archived: c.retention.archived.Load(),
 			DeadLetters: c.retention.deadLetters.Load(), Keys: c.retention.keys.Load(), Emptied: c.retention.emptied.Load(),

@@ -71,7 +71,9 @@ func (w *Worker) sweep(ctx context.Context) {
 func (w *Worker) recover(ctx context.Context, process uuid.UUID, orphans bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
+	began := time.Now()
 	r, err := w.store.Recover(ctx, process, orphans)
+	w.metrics.database(opRecover, time.Since(began), 0, err)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.warn("sweeper", "cannot look for dead processes", err)

@@ -76,6 +76,7 @@ func (s *scheduler) count(kind string, d *done) {
 	c.runs.Add(int64(d.runs))
 	c.missed.Add(int64(d.missed))
 	c.skipped.Add(int64(d.skipped))
+	s.w.metrics.ticked(kind, d)
 	if d.missed > 0 {
 		s.w.log.Warn("ticks of a schedule were missed: no worker that has it was there", "kind", kind, "missed", d.missed, "skipped", d.skipped)
 	}
@@ -85,6 +86,7 @@ func (s *scheduler) count(kind string, d *done) {
 // again.
 func (s *scheduler) tick(ctx context.Context, kind string) (next time.Time, err error) {
 	var d done
+	began := time.Now()
 	err = s.w.store.Schedule(ctx, kind, func(t *store.Scheduling) error {
 		if t.State == nil || t.State.Removed {
 			return store.ErrScheduleMoved
@@ -98,6 +100,7 @@ func (s *scheduler) tick(ctx context.Context, kind string) (next time.Time, err 
 		next, err = s.next(t.State)
 		return err
 	})
+	s.measure(kind, &d, began, err)
 	if err == nil {
 		s.count(kind, &d)
 	}

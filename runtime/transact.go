@@ -63,7 +63,9 @@ func (a *attempt) transact(ctx context.Context, c *commit, handle func(pgx.Tx) e
 	// lease that is lost does.
 	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
+	began := time.Now()
 	err = trying.Commit(committing, a.w.config.Lease)
+	a.w.metrics.completed(time.Since(began), err)
 	switch {
 	case err == nil:
 		c.done = true

@@ -30,6 +30,7 @@ func (w *Worker) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		w.counters.wakeupFailures.Add(1)
 		if time.Since(began) > reconnectMost {
 			pause = reconnectFirst
 		}

@@ -45,6 +45,7 @@ type Worker struct {
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
 	counters counters
+	metrics  *metrics // nil without a provider
 	repeats  repeats
 	health   health
 	contact  chan struct{} // the database answers again
@@ -84,6 +85,9 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	}
 	if len(events) > 0 {
 		w.relay = newRelay(w, events)
+	}
+	if w.metrics, err = newMetrics(w); err != nil {
+		return nil, err
 	}
 	return w, nil
 }
@@ -166,8 +170,13 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	base := context.WithoutCancel(ctx)
 	// At most one statement at a time for each queue, the keeper, the settler,
 	// the sweeper, retention, the watch of cancels, the relay with its watch, the
-	// scheduler and the listener, so none of them ever waits for a connection.
-	st, err := store.Open(base, w.user, schema, int32(min(len(w.queues), claimsAtOnce)+9))
+	// scheduler, the listener and, with metrics, the sampler, so none of them ever
+	// waits for a connection.
+	loops := 9
+	if w.metrics != nil {
+		loops++
+	}
+	st, err := store.Open(base, w.user, schema, int32(min(len(w.queues), claimsAtOnce)+loops))
 	if err != nil {
 		return err
 	}
@@ -177,6 +186,13 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	defer started()
 	if err := migrations.Check(starting, st.DB(), migrations.Options{Schema: schema}); err != nil {
 		return err
+	}
+	if w.metrics != nil {
+		registration, err := w.metrics.observe(w)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = registration.Unregister() }()
 	}
 
 	handlers, endHandlers := context.WithCancelCause(base)
@@ -202,6 +218,9 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	helpers.Go(func() { w.watchCancels(services) })
 	if observe == nil {
 		helpers.Go(func() { w.retain(services) })
+		if w.metrics != nil {
+			helpers.Go(func() { w.sample(services) })
+		}
 		if !w.config.PollOnly {
 			helpers.Go(func() { w.listen(services) })
 		}
