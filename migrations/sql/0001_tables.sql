@@ -25,13 +25,16 @@ CREATE TABLE {schema}.jobs (
 -- it, a retry inserts it again; the payload is never rewritten.
 CREATE TABLE {schema}.ready (
 	queue      text        NOT NULL,
-	priority   smallint    NOT NULL CHECK (priority BETWEEN 1 AND 4), -- claims look for no other
+	priority   smallint    NOT NULL,
 	run_at     timestamptz NOT NULL,
 	id         uuid        NOT NULL,
 	day        integer     NOT NULL,
 	capability bigint      NOT NULL,
 	attempts   smallint    NOT NULL, -- used up so far
-	suspect    boolean     NOT NULL -- may kill its worker, so it runs alone
+	suspect    boolean     NOT NULL, -- may kill its worker, so it runs alone
+	-- For hands: claims look for no other priority, and one attempt more must
+	-- fit. One constraint, since each is parsed in every insert.
+	CONSTRAINT ready_in_range CHECK (priority BETWEEN 1 AND 4 AND attempts BETWEEN 0 AND 32766)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ready_due ON {schema}.ready (queue, priority DESC, run_at, id) WHERE NOT suspect;
 CREATE INDEX ready_suspect ON {schema}.ready (queue, priority DESC, run_at, id) WHERE suspect;
