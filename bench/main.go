@@ -44,6 +44,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"runtime/pprof"
 	"strings"
 	"syscall"
@@ -81,6 +82,11 @@ var serverSettings = map[string]string{
 	"checkpoint_timeout": "30min",
 	"max_connections":    "400",
 }
+
+// gcPercent is how far the heap of this process, and of the workers that it
+// starts, grows before it is collected. The default suits a heap of some size;
+// one as small as a benchmark's would be collected all the time.
+const gcPercent = 400
 
 // command is the program between its arguments and its exit status.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -126,6 +132,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		defer pprof.StopCPUProfile()
 	}
 
+	debug.SetGCPercent(gcPercent)
 	server, err := localpg.Start(ctx, localpg.Options{Settings: serverSettings})
 	if err != nil {
 		return fail(exitFailed, err)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,7 @@ func childMain(stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 func childWork(ctx context.Context, stdin io.Reader, stdout io.Writer) (err error) {
+	debug.SetGCPercent(gcPercent)
 	in := bufio.NewReader(stdin)
 	line, err := in.ReadBytes('\n')
 	if err != nil {

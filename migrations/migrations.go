@@ -195,6 +195,7 @@ CREATE TABLE IF NOT EXISTS %[2]s.migrations (
 func (m migration) render(schema string) string {
 	return strings.NewReplacer(
 		"{schema}", ident(schema),
+		"{schema_text}", literal(ident(schema)),
 		"{channel}", "'"+store.Channel(schema)+"'",
 		"{lock_day}", strconv.FormatInt(lockKey("day", schema), 10),
 		"{lock_order}", strconv.FormatInt(int64(int32(lockKey("order", schema))), 10),

@@ -270,7 +270,7 @@ func TestAttemptsAtTheirEnd(t *testing.T) {
 	exec(t, pool, `UPDATE pawl.ready SET attempts = 32766 WHERE id <> $1`, ids[0])
 	for _, bad := range []int{-1, 32767} {
 		_, err := pool.Exec(t.Context(), `UPDATE pawl.ready SET attempts = $1`, bad)
-		require.ErrorContains(t, err, "ready_attempts_check")
+		require.ErrorContains(t, err, "ready_in_range")
 	}
 	jobs := claim(t, s, owner, 10)
 	require.Len(t, jobs, 3)

@@ -32,6 +32,7 @@ type Batch struct {
 	Keep        time.Duration // of idempotency keys
 	Wake        bool
 	Order       []string // members of the payload that make the order key; nil for none
+	Trace       string   // the context of the caller's trace; empty for none
 	Jobs        []NewJob
 }
 
@@ -63,9 +64,29 @@ type Enqueued struct {
 	Duplicates []Duplicate
 }
 
+// enqueueOne stores a job that has neither key.
+func enqueueOne(ctx context.Context, q Querier, schema string, b *Batch) (answer Enqueued, err error) {
+	job := &b.Jobs[0]
+	err = q.QueryRow(ctx, `SELECT `+quote(schema)+`.enqueue_job($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
+		$7::timestamptz, $8::bigint, $9::text::uuid, $10::text::jsonb, $11::text, $12::text, $13::boolean)`,
+		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
+		b.RunAt, b.Delay.Microseconds(), job.ID.String(), job.Args, job.OrganizationID, b.trace(), b.Wake).Scan(&answer.Scheduled)
+	return answer, err
+}
+
+func (b *Batch) trace() *string {
+	if b.Trace == "" {
+		return nil
+	}
+	return &b.Trace
+}
+
 // Enqueue stores a batch through the caller's transaction in one call.
 func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) (Enqueued, error) {
 	n := len(b.Jobs)
+	if n == 1 && b.Jobs[0].Key == nil && b.Order == nil {
+		return enqueueOne(ctx, q, schema, b)
+	}
 	// As text: a driver mode without prepared statements cannot encode uuids.
 	ids, args, organizations := make([]string, n), make([]string, n), make([]string, n)
 	var keys [][]byte
@@ -83,9 +104,9 @@ func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) (Enqueued,
 		duplicates *string
 	)
 	err := q.QueryRow(ctx, `SELECT scheduled, duplicates FROM `+quote(schema)+`.enqueue_jobs($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
-		$7::timestamptz, $8::bigint, $9::text[]::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean, $15::text[])`,
+		$7::timestamptz, $8::bigint, $9::text[]::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean, $15::text[], $16::text)`,
 		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
-		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake, b.Order).Scan(&answer.Scheduled, &duplicates)
+		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake, b.Order, b.trace()).Scan(&answer.Scheduled, &duplicates)
 	if err != nil || duplicates == nil {
 		return answer, err
 	}

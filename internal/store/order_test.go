@@ -651,7 +651,7 @@ func TestBlockedJobsCostNothing(t *testing.T) {
 	}
 	enqueueOne := func() int {
 		return pages(t, pool, `SELECT * FROM pawl.enqueue_jobs('k', 'ordered', 1, 7, 2::smallint, 3::smallint, NULL, 0, ARRAY[gen_random_uuid()],
-			ARRAY['{"key": "a"}'], '{""}', NULL, 0, true, '{key}')`)
+			ARRAY['{"key": "a"}'], '{""}', NULL, 0, true, '{key}', NULL)`)
 	}
 	claimHead := func() int {
 		return pages(t, pool, `SELECT * FROM pawl.claim($1, $2, NULL, 'ordered', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'), true)`, owner.String(), uuid.NewString())

@@ -7,10 +7,10 @@ CREATE TABLE {schema}.jobs (
 	id              uuid        NOT NULL,
 	kind            text        NOT NULL,
 	queue           text        NOT NULL,
-	version         integer     NOT NULL CHECK (version >= 1),
+	version         integer     NOT NULL,
 	capability      bigint      NOT NULL,
-	priority        smallint    NOT NULL CHECK (priority BETWEEN 1 AND 4),
-	max_attempts    smallint    NOT NULL CHECK (max_attempts BETWEEN 1 AND 32766),
+	priority        smallint    NOT NULL,
+	max_attempts    smallint    NOT NULL,
 	organization_id text        NOT NULL, -- empty for none
 	run_at          timestamptz NOT NULL, -- when it first became due
 	enqueued_at     timestamptz NOT NULL,
@@ -25,13 +25,16 @@ CREATE TABLE {schema}.jobs (
 -- it, a retry inserts it again; the payload is never rewritten.
 CREATE TABLE {schema}.ready (
 	queue      text        NOT NULL,
-	priority   smallint    NOT NULL CHECK (priority BETWEEN 1 AND 4),
+	priority   smallint    NOT NULL,
 	run_at     timestamptz NOT NULL,
 	id         uuid        NOT NULL,
 	day        integer     NOT NULL,
 	capability bigint      NOT NULL,
-	attempts   smallint    NOT NULL CHECK (attempts BETWEEN 0 AND 32766), -- used up so far
-	suspect    boolean     NOT NULL -- may kill its worker, so it runs alone
+	attempts   smallint    NOT NULL, -- used up so far
+	suspect    boolean     NOT NULL, -- may kill its worker, so it runs alone
+	-- For hands: claims look for no other priority, and one attempt more must
+	-- fit. One constraint, since each is parsed in every insert.
+	CONSTRAINT ready_in_range CHECK (priority BETWEEN 1 AND 4 AND attempts BETWEEN 0 AND 32766)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ready_due ON {schema}.ready (queue, priority DESC, run_at, id) WHERE NOT suspect;
 CREATE INDEX ready_suspect ON {schema}.ready (queue, priority DESC, run_at, id) WHERE suspect;
@@ -210,6 +213,6 @@ END $$;
 
 CREATE FUNCTION {schema}.day_of(p_at timestamptz) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN floor(extract(epoch FROM p_at) / 86400)::integer;
+RETURN (p_at AT TIME ZONE 'UTC')::date - DATE '1970-01-01';
 
 SELECT {schema}.ensure_day({schema}.day_of(clock_timestamp()) + n) FROM generate_series(0, 2) n;

@@ -68,6 +68,43 @@ RETURN sha256(convert_to(jsonb_build_array(p_kind, p_organization,
 	(SELECT jsonb_agg(CASE jsonb_typeof(v.value) WHEN 'number' THEN to_jsonb(trim_scale((v.value #>> '{}')::numeric)) ELSE v.value END ORDER BY m.n)
 		FROM unnest(p_members) WITH ORDINALITY m(name, n) CROSS JOIN LATERAL (SELECT p_args -> m.name AS value) v))::text, 'UTF8'));
 
+-- Stores one job without keys: what most calls are, so it does nothing that is
+-- not needed, not even SET, whose settings cost as much as a row. Instead every
+-- name is qualified, operators too; of its one statement there is one plan.
+-- Answers whether the job is due in the future.
+CREATE FUNCTION {schema}.enqueue_job(
+	p_kind text, p_queue text, p_version integer, p_capability bigint, p_priority smallint, p_max_attempts smallint,
+	p_run_at timestamp with time zone, p_delay_us bigint, -- due at p_run_at, or where that is NULL after the delay
+	p_id uuid, p_args jsonb, p_organization text, p_trace text, p_wake boolean)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+	v_now    timestamp with time zone := pg_catalog.clock_timestamp();
+	v_day    integer := {schema}.day_of(v_now);
+	-- Never before now: claims move forward in time and would pass it over.
+	v_run_at timestamp with time zone := GREATEST(v_now, COALESCE(p_run_at,
+		v_now OPERATOR(pg_catalog.+) (p_delay_us OPERATOR(pg_catalog.*) INTERVAL '1 microsecond')));
+	v_slept  boolean;
+BEGIN
+	IF pg_catalog.to_regclass(pg_catalog.concat({schema_text}, '.jobs_d', v_day)) IS NULL THEN
+		PERFORM {schema}.ensure_day(v_day);
+	END IF;
+	WITH job AS (
+		INSERT INTO {schema}.jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at,
+			trace_context, args)
+		VALUES (v_day, p_id, p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, p_organization, v_run_at, v_now,
+			p_trace, p_args)
+	)
+	INSERT INTO {schema}.ready (queue, priority, run_at, id, day, capability, attempts, suspect)
+	VALUES (p_queue, p_priority, v_run_at, p_id, v_day, p_capability, 0, false)
+	RETURNING p_wake AND EXISTS (SELECT FROM {schema}.sleepers s WHERE s.queue OPERATOR(pg_catalog.=) p_queue) INTO v_slept;
+	IF v_slept AND v_run_at OPERATOR(pg_catalog.<=) (v_now OPERATOR(pg_catalog.+) INTERVAL '1 minute') THEN
+		PERFORM pg_catalog.pg_notify({channel}, p_queue);
+	END IF;
+	RETURN v_run_at OPERATOR(pg_catalog.>) v_now;
+END $$;
+
 -- Stores the jobs of one kind. Answers whether they are due in the future, and
 -- a JSON array of those that were duplicates, NULL for none.
 CREATE FUNCTION {schema}.enqueue_jobs(
@@ -75,6 +112,7 @@ CREATE FUNCTION {schema}.enqueue_jobs(
 	p_run_at timestamptz, p_delay_us bigint, -- due at p_run_at, or where that is NULL after the delay
 	p_ids uuid[], p_args text[], p_organizations text[], p_keys bytea[], -- p_keys NULL: no idempotency
 	p_keep_us bigint, p_wake boolean, p_order text[], -- members of the payload; NULL: no order
+	p_trace text,
 	OUT scheduled boolean, OUT duplicates text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
@@ -85,7 +123,7 @@ DECLARE
 	v_day     integer     := day_of(v_now);
 	-- Never before now: claims move forward in time and would pass it over.
 	v_run_at  timestamptz := GREATEST(v_now, COALESCE(p_run_at, v_now + p_delay_us * interval '1 microsecond'));
-	v_new     boolean[]   := array_fill(p_keys IS NULL, ARRAY[cardinality(p_ids)]);
+	v_new     boolean[]; -- those whose key was free
 	v_held    json[]      := '{}';
 	v_job     record;
 	v_key     record;
@@ -97,6 +135,7 @@ BEGIN
 	END IF;
 
 	IF p_keys IS NOT NULL THEN
+		v_new := array_fill(false, ARRAY[cardinality(p_ids)]);
 		-- One key at a time in sorted order, so that callers with the same keys
 		-- wait for one another and never in a circle. ON CONFLICT DO NOTHING
 		-- takes no lock on a key that exists; who holds it is read in a new
@@ -134,25 +173,33 @@ BEGIN
 		END IF;
 	END IF;
 
-	INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at,
-		idempotency_key, order_key, args)
-	SELECT v_day, u.id, p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, u.organization, v_run_at, v_now,
-		u.key, CASE WHEN p_order IS NOT NULL THEN order_key(p_kind, u.organization, u.args::jsonb, p_order) END, u.args::jsonb
-	FROM unnest(p_ids, p_args, p_organizations, p_keys, v_new) u(id, args, organization, key, new)
-	WHERE u.new;
+	IF p_keys IS NULL AND p_order IS NULL THEN
+		INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at,
+			trace_context, args)
+		SELECT v_day, u.id, p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, u.organization, v_run_at, v_now,
+			p_trace, u.args::jsonb
+		FROM unnest(p_ids, p_args, p_organizations) u(id, args, organization);
+	ELSE
+		INSERT INTO jobs (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at,
+			idempotency_key, order_key, trace_context, args)
+		SELECT v_day, u.id, p_kind, p_queue, p_version, p_capability, p_priority, p_max_attempts, u.organization, v_run_at, v_now,
+			u.key, CASE WHEN p_order IS NOT NULL THEN order_key(p_kind, u.organization, u.args::jsonb, p_order) END, p_trace, u.args::jsonb
+		FROM unnest(p_ids, p_args, p_organizations, p_keys, v_new) u(id, args, organization, key, new)
+		WHERE v_new IS NULL OR u.new;
+	END IF;
 
 	IF p_order IS NULL THEN
 		INSERT INTO ready (queue, priority, run_at, id, day, capability, attempts, suspect)
 		SELECT p_queue, p_priority, v_run_at, u.id, v_day, p_capability, 0, false
 		FROM unnest(p_ids, v_new) u(id, new)
-		WHERE u.new;
+		WHERE v_new IS NULL OR u.new;
 	ELSE
 		-- Whether it is a job's turn is decided by whoever claims next: here it
 		-- would need a lock on the key for as long as the caller's transaction.
 		WITH job AS (
 			SELECT order_key(p_kind, u.organization, u.args::jsonb, p_order) AS key, u.id, u.n
 			FROM unnest(p_ids, p_args, p_organizations, v_new) WITH ORDINALITY u(id, args, organization, new, n)
-			WHERE u.new
+			WHERE v_new IS NULL OR u.new
 		), queued AS (
 			INSERT INTO ordered (order_key, job_id, day, queue, head)
 			SELECT j.key, j.id, v_day, p_queue, false FROM job j ORDER BY j.n

@@ -93,28 +93,25 @@ BEGIN
 			LIMIT v_left
 		), taken AS (
 			DELETE FROM ready r USING candidate c WHERE r.ctid = c.ctid
-			RETURNING r.id, r.day, r.attempts + 1 AS attempt, r.priority, r.run_at,
+			RETURNING r.id, r.day, (r.attempts + 1)::smallint AS attempt, r.priority, r.run_at,
 				COALESCE(r.capability = ANY (p_alone), false) AS alone
-		), numbered AS (
-			SELECT t.*, row_number() OVER (PARTITION BY t.alone ORDER BY t.priority DESC, t.run_at, t.id)::integer AS pos FROM taken t
-		), together AS (
+		), numbered AS ( -- in the order of the candidates
+			SELECT t.*, row_number() OVER ()::integer AS n FROM taken t
+		), batch AS MATERIALIZED ( -- each array has the jobs of a lease in the same order
+			SELECT CASE WHEN n.alone THEN p_alone_tokens[n.n] ELSE v_tokens[1 + (n.n - 1) / 128] END AS token, min(n.n) AS first,
+				array_agg(n.id) AS ids, array_agg(n.day) AS days, array_agg(n.attempt) AS attempts,
+				array_agg(n.priority) AS priorities, array_agg(n.run_at) AS run_ats
+			FROM numbered n GROUP BY 1 ORDER BY 2
+		), lease AS (
 			INSERT INTO leases (token, owner, queue, claimed_at, job_ids, days, attempts, open)
-			SELECT v_tokens[1 + (n.pos - 1) / 128], p_owner, p_queue, v_now, array_agg(n.id ORDER BY n.pos), array_agg(n.day ORDER BY n.pos),
-				array_agg(n.attempt::smallint ORDER BY n.pos), (~ 0::bit(128)) << (128 - count(*)::integer)
-			FROM numbered n WHERE NOT n.alone GROUP BY (n.pos - 1) / 128
-		), alone AS (
-			INSERT INTO leases (token, owner, queue, claimed_at, job_ids, days, attempts, open)
-			SELECT p_alone_tokens[n.pos], p_owner, p_queue, v_now, ARRAY[n.id], ARRAY[n.day], ARRAY[n.attempt::smallint], (~ 0::bit(128)) << 127
-			FROM numbered n WHERE n.alone
+			SELECT b.token, p_owner, p_queue, v_now, b.ids, b.days, b.attempts, (~ 0::bit(128)) << (128 - cardinality(b.ids)) FROM batch b
 		)
-		SELECT CASE WHEN n.alone THEN p_alone_tokens[n.pos] ELSE v_tokens[1 + (n.pos - 1) / 128] END,
-			CASE WHEN n.alone THEN 1 ELSE 1 + (n.pos - 1) % 128 END,
-			n.id, n.attempt, n.priority, n.run_at,
+		SELECT b.token, u.pos::integer, u.id, u.attempt::integer, u.priority, u.run_at,
 			j.kind, j.version, j.organization_id, j.max_attempts::integer, j.enqueued_at, j.trace_context,
-			j.order_key IS NOT NULL, v_cancel AND EXISTS (SELECT FROM cancel_requests c WHERE c.job_id = n.id), j.args::text
-		FROM numbered n
-		LEFT JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = n.day AND j.id = n.id OFFSET 0) j ON true
-		ORDER BY n.priority DESC, n.run_at, n.id;
+			j.order_key IS NOT NULL, v_cancel AND EXISTS (SELECT FROM cancel_requests c WHERE c.job_id = u.id), j.args::text
+		FROM batch b
+		CROSS JOIN LATERAL unnest(b.ids, b.days, b.attempts, b.priorities, b.run_ats) WITH ORDINALITY u(id, day, attempt, priority, run_at, pos)
+		LEFT JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = u.day AND j.id = u.id OFFSET 0) j ON true;
 		GET DIAGNOSTICS v_count = ROW_COUNT;
 		v_left := v_left - v_count;
 	END IF;

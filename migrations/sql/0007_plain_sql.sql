@@ -347,7 +347,7 @@ BEGIN
 		v_kind.kind, v_kind.queue, v_kind.version, v_kind.capability, v_priority::smallint, COALESCE(attempts, v_kind.max_attempts)::smallint,
 		run_at, (extract(epoch FROM GREATEST(delay, '0')) * 1000000)::bigint,
 		ARRAY[id], ARRAY[v_text], ARRAY[v_organization], CASE WHEN key IS NOT NULL THEN ARRAY[sha256(convert_to('key:' || key, 'UTF8'))] END,
-		(extract(epoch FROM COALESCE(keep, v_kind.keep)) * 1000000)::bigint, true, v_kind.order_fields) e;
+		(extract(epoch FROM COALESCE(keep, v_kind.keep)) * 1000000)::bigint, true, v_kind.order_fields, NULL) e;
 	duplicate := v_held IS NOT NULL;
 	same_args := COALESCE((v_held ->> 'same')::boolean, true);
 	state := COALESCE(v_held ->> 'state', CASE WHEN v_scheduled THEN 'scheduled' ELSE 'pending' END);
