@@ -86,7 +86,8 @@ type Scan struct {
 type Scanned struct {
 	IDs    []uuid.UUID // that match
 	Looked int
-	Next   *Place // nil: there is nothing more
+	Last   *Place // of what was looked at; nil for nothing
+	Next   *Place // the same, or nil: there is nothing more
 }
 
 // source is a table in an order that an index has, and what its rows stand for.
@@ -304,8 +305,11 @@ func (r *Reading) scan(ctx context.Context, s source, scan Scan) (*Scanned, erro
 	if err != nil {
 		return nil, err
 	}
-	if answer.Looked > 0 && (answer.Looked >= scan.Rows || len(answer.IDs) == scan.Limit) {
-		answer.Next = &place
+	if answer.Looked > 0 {
+		answer.Last = &place
+		if answer.Looked >= scan.Rows || len(answer.IDs) == scan.Limit {
+			answer.Next = &place
+		}
 	}
 	return &answer, nil
 }
@@ -378,7 +382,7 @@ func (r *Reading) Jobs(ctx context.Context, ids []uuid.UUID, argsMax int, search
 		LEFT JOIN LATERAL (
 			SELECT * FROM (
 				SELECT r.* FROM `+s+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = a.id
-					AND r.run_at = ANY (j.run_at || b.ready_at || ARRAY(SELECT x.retry_at FROM `+s+`.job_errors x WHERE x.job_id = a.id))
+					AND r.run_at = ANY (ARRAY[j.run_at, b.ready_at] || ARRAY(SELECT x.retry_at FROM `+s+`.job_errors x WHERE x.job_id = a.id))
 				UNION ALL
 				SELECT r.* FROM `+s+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND r.suspect AND r.id = a.id
 				UNION ALL

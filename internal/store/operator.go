@@ -183,3 +183,9 @@ func (r *Reading) count(ctx context.Context, bound int, query string, args ...an
 
 // CountBound is up to where things are counted one by one.
 const CountBound = 10_000
+
+// Now is the database's time.
+func (r *Reading) Now(ctx context.Context) (now time.Time, err error) {
+	err = r.tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
+	return now, err
+}

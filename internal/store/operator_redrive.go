@@ -69,6 +69,13 @@ func (o *Operator) SetRedriveState(ctx context.Context, tx pgx.Tx, id uuid.UUID,
 	return err
 }
 
+// SetRedriveCanary makes the canary as large as it could become: there are no more
+// letters.
+func (o *Operator) SetRedriveCanary(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET canary = x.redriven WHERE x.id = $1::text::uuid`, id.String())
+	return err
+}
+
 // RedriveStep is what one step of a redrive did.
 type RedriveStep struct {
 	Redriven []uuid.UUID
@@ -116,8 +123,8 @@ func (o *Operator) Redrive(ctx context.Context, tx pgx.Tx, run *RedriveRow, f Le
 		}
 	}
 	var diedAt, jobID any
-	if found.Next != nil {
-		diedAt, jobID = found.Next.At, found.Next.ID.String()
+	if found.Last != nil {
+		diedAt, jobID = found.Last.At, found.Last.ID.String()
 	}
 	_, err = tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET after_died = COALESCE($2::timestamptz, x.after_died), after_job = COALESCE($3::text::uuid, x.after_job),
 		looked = x.looked + $4::bigint, redriven = x.redriven + $5::bigint, refused = x.refused + $6::bigint WHERE x.id = $1::text::uuid`,
@@ -159,9 +166,8 @@ func (o *Operator) RedriveLetters(ctx context.Context, tx pgx.Tx, ids []uuid.UUI
 	return redriven, refused, err
 }
 
-// RedriveEnds counts those jobs of a redrive that have ended since the last call,
-// and returns the redrive as it is then.
-func (o *Operator) RedriveEnds(ctx context.Context, id uuid.UUID) (r *RedriveRow, open int64, err error) {
+// RedriveEnds counts those jobs of a redrive that have ended since the last call.
+func (o *Operator) RedriveEnds(ctx context.Context, id uuid.UUID) error {
 	const page = 500
 	after := uuid.Nil
 	for {
@@ -170,24 +176,13 @@ func (o *Operator) RedriveEnds(ctx context.Context, id uuid.UUID) (r *RedriveRow
 			return tx.QueryRow(ctx, `SELECT reached::text FROM `+o.schema+`.redrive_ends($1::text::uuid, $2::text::uuid, $3::integer)`,
 				id.String(), after.String(), page).Scan(&reached)
 		})
-		if err != nil {
-			return nil, 0, err
-		}
-		if reached == nil {
-			break
+		if err != nil || reached == nil {
+			return err
 		}
 		if after, err = uuid.Parse(*reached); err != nil {
-			return nil, 0, err
+			return err
 		}
 	}
-	err = o.Read(ctx, func(reading *Reading) error {
-		r, err = reading.Redrive(ctx, id)
-		return err
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return r, r.Redriven - r.Completed - r.Failed - r.Cancelled, nil
 }
 
 // Redrive returns a redrive; the error is pgx.ErrNoRows where there is none.

@@ -1,0 +1,228 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/task"
+)
+
+// Errors of this package, for [errors.Is]. Besides, there are [task.ErrNoJob],
+// [task.ErrNoSchedule], [task.ErrNoEvent] and [task.ErrNotMigrated].
+var (
+	// ErrInvalid says that something that was asked for has an impossible value.
+	// Nothing was sent to the database.
+	ErrInvalid = errors.New("that cannot be asked for")
+	// ErrCursor says that a cursor is not one of this list with this filter.
+	ErrCursor = errors.New("the cursor is of another list")
+	// ErrNoFilter says that a call that changes many things was given a filter
+	// which names nothing: set All where everything is meant.
+	ErrNoFilter = errors.New("the filter is empty")
+	// ErrNotDead says that a job is no dead letter, so that there is nothing to
+	// retry.
+	ErrNotDead = errors.New("the job is not dead")
+	// ErrKeyTaken says that another job has the idempotency key of a dead one, so
+	// that it cannot run again beside that.
+	ErrKeyTaken = errors.New("another job has its idempotency key")
+	// ErrNoWait says that a job does not wait for its time: it has ended, or a
+	// worker has it.
+	ErrNoWait = errors.New("the job does not wait for its time")
+	// ErrStopped says that a redrive has stopped since too large a share of its
+	// jobs failed.
+	ErrStopped = errors.New("too many of the redriven jobs failed")
+	// ErrNoRedrive says that there is no redrive of that id, or that it has ended.
+	ErrNoRedrive = errors.New("there is no such redrive to go on with")
+)
+
+// Options say whose database it is and who asks.
+type Options struct {
+	// Schema is where Pawl's tables are; "pawl" where empty.
+	Schema string
+	// By is who asks, for the audit: a person's name, or that of a program.
+	// "unknown" where empty. The role of the database is written down besides.
+	By string
+}
+
+// Client asks and changes things on behalf of an operator. It is safe for
+// concurrent use, and holds nothing between calls.
+type Client struct {
+	pool   *pgxpool.Pool
+	store  *store.Operator
+	schema string
+	by     string
+}
+
+// New makes a client on a pool, which stays the caller's. It does not connect.
+// The role needs the right to read Pawl's tables, and to change what is changed.
+func New(pool *pgxpool.Pool, opts Options) *Client {
+	schema := cmp.Or(opts.Schema, store.DefaultSchema)
+	return &Client{pool: pool, store: store.NewOperator(pool, schema), schema: schema, by: cmp.Or(opts.By, "unknown")}
+}
+
+// Page says which part of a list is wanted, and what it may cost.
+type Page struct {
+	// Cursor is the Next of the page before; empty for the first one.
+	Cursor string
+	// Limit is how many there are on a page at most, 50 where zero, up to 1000.
+	Limit int
+	// Budget is how many rows are looked at for one page at most, 50,000 where
+	// zero. Where no index has the filter, a page may end before it is full.
+	Budget int
+	// Within is for how long a page looks for more, 700 ms where zero. What it has
+	// found by then is the page.
+	Within time.Duration
+}
+
+// Listed is how far the page of a list has looked.
+type Listed struct {
+	// Looked is how many rows were looked at for the page.
+	Looked int `json:"looked"`
+	// Next is the cursor of the next page, empty where there is none. A page can
+	// be empty and have a next one: then nothing in what was looked at fits.
+	Next string `json:"next,omitempty"`
+}
+
+const (
+	defaultLimit  = 50
+	maxLimit      = 1000
+	defaultBudget = 50_000
+	defaultWithin = 700 * time.Millisecond
+	// A step looks at so many rows; the first ones at fewer, since most pages are
+	// full after those.
+	firstStep, maxStep = 200, 5_000
+)
+
+func (p Page) normal() (Page, error) {
+	switch {
+	case p.Limit < 0 || p.Limit > maxLimit:
+		return p, fmt.Errorf("%w: a page has 1 to %d rows, not %d", ErrInvalid, maxLimit, p.Limit)
+	case p.Budget < 0:
+		return p, fmt.Errorf("%w: a budget of %d rows", ErrInvalid, p.Budget)
+	case p.Within < 0:
+		return p, fmt.Errorf("%w: to look for %v", ErrInvalid, p.Within)
+	}
+	p.Limit, p.Budget, p.Within = cmp.Or(p.Limit, defaultLimit), cmp.Or(p.Budget, defaultBudget), cmp.Or(p.Within, defaultWithin)
+	return p, nil
+}
+
+// look steps along a list until the page is full or has cost what it may.
+func look(page Page, step func(store.Scan) (*store.Scanned, error)) (ids []uuid.UUID, listed Listed, err error) {
+	place, err := decodeCursor(page.Cursor)
+	if err != nil {
+		return nil, listed, err
+	}
+	end := time.Now().Add(page.Within)
+	for rows := max(firstStep, page.Limit); ; rows = min(4*rows, maxStep) {
+		found, err := step(store.Scan{After: place, Rows: min(rows, page.Budget-listed.Looked), Limit: page.Limit - len(ids)})
+		if err != nil {
+			return nil, listed, err
+		}
+		ids = append(ids, found.IDs...)
+		listed.Looked += found.Looked
+		if place = found.Next; place == nil {
+			return ids, listed, nil
+		}
+		if len(ids) >= page.Limit || listed.Looked >= page.Budget || time.Now().After(end) {
+			listed.Next = encodeCursor(place)
+			return ids, listed, nil
+		}
+	}
+}
+
+func encodeCursor(place any) string {
+	text, err := json.Marshal(place)
+	if err != nil {
+		panic(err) // numbers and texts
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func decodeCursor(cursor string) (*store.Place, error) {
+	if cursor == "" {
+		return nil, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	var place store.Place
+	if err == nil {
+		err = json.Unmarshal(text, &place)
+	}
+	if err != nil || place.Source == "" {
+		return nil, fmt.Errorf("%w: %q was given by no list", ErrCursor, cursor)
+	}
+	return &place, nil
+}
+
+// read runs do in a snapshot, and says in an error what failed.
+func (c *Client) read(ctx context.Context, what string, do func(*store.Reading) error) error {
+	return wrap(what, c.store.Read(ctx, do))
+}
+
+// change runs do in a transaction together with a row of the audit, which do
+// completes: a change of nothing is none, and leaves no row.
+func (c *Client) change(ctx context.Context, verb string, target any, reason string, do func(tx pgx.Tx, row *store.AuditRow) error) error {
+	row := c.auditRow(verb, target, reason)
+	return wrap(verb, c.store.Change(ctx, func(tx pgx.Tx) error {
+		if err := do(tx, row); err != nil || row.Things == 0 {
+			return err
+		}
+		return c.store.RecordAudit(ctx, tx, row)
+	}))
+}
+
+func (c *Client) auditRow(verb string, target any, reason string) *store.AuditRow {
+	text, err := json.Marshal(target)
+	if err != nil {
+		panic(err) // what the package makes of texts and numbers
+	}
+	return &store.AuditRow{ID: newID(), By: c.by, Verb: verb, Target: text, Reason: reason}
+}
+
+// tx binds a transaction to the client's schema.
+func (c *Client) tx(tx pgx.Tx) task.Tx { return task.InSchema(tx, c.schema) }
+
+func newID() uuid.UUID {
+	id, err := uuid.NewV7()
+	if err != nil {
+		panic(err) // the system has no randomness
+	}
+	return id
+}
+
+func wrap(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrPlace):
+		return fmt.Errorf("%s: %w: %w", what, ErrCursor, err)
+	}
+	if reason := task.ReasonOf(err); reason != nil && !errors.Is(err, reason) {
+		return fmt.Errorf("%s: %w: %w", what, reason, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// Count is how many there are.
+type Count struct {
+	N int64 `json:"n"`
+	// Estimate says that there are more than are counted one by one, which is
+	// 10,000: N is what the server's statistics say.
+	Estimate bool `json:"estimate,omitempty"`
+}
+
+// String is the number, after a tilde where it is an estimate.
+func (c Count) String() string {
+	if c.Estimate {
+		return fmt.Sprintf("~%d", c.N)
+	}
+	return fmt.Sprint(c.N)
+}

@@ -1,0 +1,376 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pawlgo/pawl/internal/store"
+)
+
+// RedriveOptions say how dead letters are made to run again.
+type RedriveOptions struct {
+	// Filter says which: of the letters that are there as the redrive starts.
+	Filter DeadFilter
+	// Canary is how many, the oldest ones, run first. The others wait until those
+	// have ended. Zero for none.
+	Canary int
+	// Rate is how many are released a second. Zero, and a limit of its own, for as
+	// many as go.
+	Rate float64
+	// StopAt is the share of failures at which the redrive stops: 0.1 stops when
+	// one of ten jobs is dead again. It is looked at when the canary has ended, and
+	// after that from ten ended jobs on. Zero never stops.
+	StopAt float64
+	// Attempts is how many attempts each job has; as many as it had where zero.
+	Attempts int
+	// Wait makes the call wait for the ends of all of the jobs.
+	Wait bool
+	// Reason is why, for the audit.
+	Reason string
+	// Progress, where it is not nil, is called after each step.
+	Progress func(Redrive)
+}
+
+// Redrive is a redrive of many dead letters, as far as it is.
+type Redrive struct {
+	ID     uuid.UUID  `json:"id"`
+	Filter DeadFilter `json:"filter"`
+	By     string     `json:"by"`
+	Reason string     `json:"reason,omitempty"`
+	Canary int        `json:"canary"`
+	Rate   float64    `json:"rate"`
+	StopAt float64    `json:"stop_at"`
+	// State is canary while the first ones run, then running, and in the end
+	// stopped or done.
+	State     RedriveState `json:"state"`
+	StartedAt time.Time    `json:"started_at"`
+	EndedAt   time.Time    `json:"ended_at,omitzero"`
+
+	Redriven  int64 `json:"redriven"`  // jobs that were made of letters
+	Refused   int64 `json:"refused"`   // letters that stay, since another job has their idempotency key
+	Completed int64 `json:"completed"` // of the redriven ones
+	Failed    int64 `json:"failed"`    // dead again
+	Cancelled int64 `json:"cancelled"` // or removed by retention before anybody looked
+}
+
+// RedriveState is where a redrive is.
+type RedriveState string
+
+// The states of a redrive.
+const (
+	RedriveCanary  RedriveState = store.RedriveCanary
+	RedriveRunning RedriveState = store.RedriveRunning
+	RedriveStopped RedriveState = store.RedriveStopped
+	RedriveDone    RedriveState = store.RedriveDone
+)
+
+// Ended is how many of the jobs have ended, as far as anybody has looked.
+func (r *Redrive) Ended() int64 { return r.Completed + r.Failed + r.Cancelled }
+
+// FailureShare is the share of failures among the jobs that have ended.
+func (r *Redrive) FailureShare() float64 {
+	if r.Ended() == 0 {
+		return 0
+	}
+	return float64(r.Failed) / float64(r.Ended())
+}
+
+const (
+	// minShare is how many jobs have to have ended before their share of failures
+	// says something, once the canary is over.
+	minShare = 10
+	// maxOpen is how many released jobs may be on their way. Whoever follows a
+	// redrive looks at all of them.
+	maxOpen = 10_000
+	// redrivePoll is how often a redrive looks for ends.
+	redrivePoll = 200 * time.Millisecond
+)
+
+// Redrive makes dead letters run again, as jobs with the ids that they had, and
+// returns when it has released them all. The letter, its job, and the entry in
+// the audit change in one transaction, a few hundred at a time, and how far the
+// redrive is stands in the database: when its process ends in the middle,
+// [Client.ContinueRedrive] goes on, and no letter runs twice.
+//
+// A job that dies again becomes a new dead letter, which this redrive leaves
+// alone. The error is [ErrStopped] when too many of them failed, [ErrNoFilter],
+// [ErrInvalid], or the end of ctx; with all but the middle two the redrive is
+// returned too.
+func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, error) {
+	if _, err := opts.Filter.target(); err != nil {
+		return nil, err
+	}
+	switch {
+	case opts.Canary < 0 || opts.Canary > maxOpen:
+		return nil, fmt.Errorf("%w: a canary of %d jobs; give up to %d", ErrInvalid, opts.Canary, maxOpen)
+	case !(opts.Rate >= 0) || math.IsInf(opts.Rate, 0):
+		return nil, fmt.Errorf("%w: a rate of %v jobs a second", ErrInvalid, opts.Rate)
+	case !(opts.StopAt >= 0 && opts.StopAt <= 1):
+		return nil, fmt.Errorf("%w: to stop at a share of %v; give 0 to 1", ErrInvalid, opts.StopAt)
+	case opts.Attempts < 0 || opts.Attempts > store.MaxAttempts:
+		return nil, fmt.Errorf("%w: %d attempts; give up to %d", ErrInvalid, opts.Attempts, store.MaxAttempts)
+	}
+	filter, err := json.Marshal(opts.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	row := &store.RedriveRow{
+		ID: newID(), Filter: filter, By: c.by, Reason: opts.Reason, Canary: opts.Canary, Rate: opts.Rate, StopShare: opts.StopAt, State: store.RedriveRunning,
+	}
+	if opts.Canary > 0 {
+		row.State = store.RedriveCanary
+	}
+	if opts.Attempts > 0 {
+		row.Attempts = &opts.Attempts
+	}
+	if err := c.store.Change(ctx, func(tx pgx.Tx) error { return c.store.StartRedrive(ctx, tx, row) }); err != nil {
+		return nil, wrap("redrive dead letters", err)
+	}
+	return c.follow(ctx, row.ID, false, opts)
+}
+
+// ContinueRedrive goes on with a redrive whose process has ended in the middle, or
+// that was stopped for its failures: in that case what has failed until now counts
+// no more. The filter and the other settings are those that it was started with;
+// of opts only Wait and Progress are used. The error is as for [Client.Redrive], or
+// [ErrNoRedrive] where there is none of that id, or it is done.
+func (c *Client) ContinueRedrive(ctx context.Context, id uuid.UUID, opts RedriveOptions) (*Redrive, error) {
+	again := false
+	err := c.store.Change(ctx, func(tx pgx.Tx) error {
+		row, err := c.store.LockRedrive(ctx, tx, id)
+		switch {
+		case store.IsNoRow(err):
+			return fmt.Errorf("redrive %s: %w", id, ErrNoRedrive)
+		case err != nil:
+			return err
+		case row.State == store.RedriveDone:
+			return fmt.Errorf("redrive %s is done: %w", id, ErrNoRedrive)
+		case row.State == store.RedriveStopped:
+			again = true
+			return c.store.SetRedriveState(ctx, tx, id, store.RedriveRunning)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, wrap("continue a redrive", err)
+	}
+	return c.follow(ctx, id, again, opts)
+}
+
+// Redrives returns the newest redrives, at most so many.
+func (c *Client) Redrives(ctx context.Context, most int) ([]Redrive, error) {
+	all := []Redrive{}
+	err := c.read(ctx, "list redrives", func(r *store.Reading) error {
+		rows, err := r.Redrives(ctx, most)
+		for i := range rows {
+			all = append(all, *redriveOf(&rows[i]))
+		}
+		return err
+	})
+	return all, err
+}
+
+func redriveOf(r *store.RedriveRow) *Redrive {
+	x := &Redrive{
+		ID: r.ID, By: r.By, Reason: r.Reason, Canary: r.Canary, Rate: r.Rate, StopAt: r.StopShare, State: RedriveState(r.State),
+		StartedAt: r.StartedAt.UTC(), EndedAt: at(r.EndedAt), Redriven: r.Redriven, Refused: r.Refused,
+		Completed: r.Completed, Failed: r.Failed, Cancelled: r.Cancelled,
+	}
+	if err := json.Unmarshal(r.Filter, &x.Filter); err != nil { // by hand, or of a later version
+		x.Filter = DeadFilter{Message: string(r.Filter)}
+	}
+	return x
+}
+
+// follower drives one redrive.
+type follower struct {
+	c        *Client
+	id       uuid.UUID
+	progress func(Redrive)
+	last     *Redrive
+	open     int64 // released, and not seen to have ended
+	failed   int64 // before it was stopped and started again: that counts no more
+	ended    int64 // before
+	nextLook time.Time
+}
+
+// follow drives a redrive until it has ended. Again says that it had been stopped
+// for its failures.
+func (c *Client) follow(ctx context.Context, id uuid.UUID, again bool, opts RedriveOptions) (*Redrive, error) {
+	f := &follower{c: c, id: id, progress: opts.Progress}
+	poll := time.NewTicker(redrivePoll)
+	defer poll.Stop()
+	if err := f.look(ctx); err != nil {
+		return f.last, err
+	}
+	if again {
+		f.failed, f.ended = f.last.Failed, f.last.Ended()
+	}
+	began, before := time.Now(), f.last.Redriven // the rate counts from here
+	for {
+		run := f.last
+		var err error
+		switch {
+		case run.State == RedriveStopped:
+			return run, fmt.Errorf("redrive %s: %w: %d of %d that have ended", id, ErrStopped, run.Failed, run.Ended())
+		case run.State == RedriveDone:
+			if !opts.Wait || f.open == 0 {
+				return run, nil
+			}
+			err = f.pause(ctx, poll)
+		case f.tooMany():
+			err = f.set(ctx, RedriveStopped)
+		case run.State == RedriveCanary && run.Redriven >= int64(run.Canary):
+			if f.open == 0 {
+				err = f.set(ctx, RedriveRunning)
+				began, before = time.Now(), run.Redriven
+			} else {
+				err = f.pause(ctx, poll)
+			}
+		default:
+			want := f.want(time.Since(began), before)
+			if want == 0 || f.open >= maxOpen {
+				err = f.pause(ctx, poll)
+				break
+			}
+			err = f.step(ctx, want)
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return f.last, err
+		}
+	}
+}
+
+// want is how many may be released now.
+func (f *follower) want(since time.Duration, before int64) int {
+	run := f.last
+	if run.State == RedriveCanary {
+		return int(min(int64(run.Canary)-run.Redriven, changeLimit))
+	}
+	if run.Rate == 0 {
+		return changeLimit
+	}
+	// The first one at once, the others as time passes.
+	due := int64(run.Rate*since.Seconds()) + 1 - (run.Redriven - before)
+	return int(max(0, min(due, changeLimit)))
+}
+
+// tooMany says whether the share of failures is too large.
+func (f *follower) tooMany() bool {
+	run := f.last
+	ended, failed := run.Ended()-f.ended, run.Failed-f.failed
+	if run.StopAt == 0 || ended == 0 || float64(failed) < run.StopAt*float64(ended) {
+		return false
+	}
+	if run.State == RedriveCanary { // all of it counts, and once it cannot be met any more there is no need to wait
+		return run.Redriven >= int64(run.Canary) && (f.open == 0 || float64(failed) >= run.StopAt*float64(run.Canary))
+	}
+	return ended >= minShare || ended >= int64(run.Canary) && run.Canary > 0
+}
+
+// step releases some letters, in one transaction with the audit.
+func (f *follower) step(ctx context.Context, want int) error {
+	c := f.c
+	err := c.store.Change(ctx, func(tx pgx.Tx) error {
+		row, err := c.store.LockRedrive(ctx, tx, f.id)
+		if err != nil || row.State != string(f.last.State) {
+			return err // somebody else has gone on with it
+		}
+		if row.State == store.RedriveCanary {
+			if want = min(want, row.Canary-int(row.Redriven)); want <= 0 {
+				return nil
+			}
+		}
+		var filter DeadFilter
+		if err := json.Unmarshal(row.Filter, &filter); err != nil {
+			return fmt.Errorf("%w: read its filter: %w", ErrNoRedrive, err)
+		}
+		letters, err := filter.target()
+		if err != nil {
+			return err
+		}
+		step, err := c.store.Redrive(ctx, tx, row, *letters, changeRows, want)
+		if err != nil {
+			return err
+		}
+		switch {
+		case step.More:
+		case row.State == store.RedriveCanary && row.Redriven+int64(len(step.Redriven)) > 0:
+			err = c.store.SetRedriveCanary(ctx, tx, f.id)
+		default:
+			err = c.store.SetRedriveState(ctx, tx, f.id, store.RedriveDone)
+		}
+		if err != nil {
+			return err
+		}
+		if len(step.Redriven) == 0 {
+			return nil
+		}
+		audit := c.auditRow("redrive dead letters", named{"redrive": f.id, "filter": filter}, row.Reason)
+		audit.ID, audit.Things = f.id, int64(len(step.Redriven))
+		return c.store.RecordAudit(ctx, tx, audit)
+	})
+	if err != nil {
+		return wrap("redrive dead letters", err)
+	}
+	return f.look(ctx)
+}
+
+// look finds out where the redrive is, and from time to time what has ended.
+func (f *follower) look(ctx context.Context) error {
+	if began := time.Now(); !began.Before(f.nextLook) {
+		if err := f.c.store.RedriveEnds(ctx, f.id); err != nil {
+			return wrap("follow a redrive", err)
+		}
+		// A tenth of the time is enough for that, however many are on their way.
+		now := time.Now()
+		f.nextLook = now.Add(max(redrivePoll, 10*now.Sub(began)))
+	}
+	err := f.c.read(ctx, "follow a redrive", func(r *store.Reading) error {
+		row, err := r.Redrive(ctx, f.id)
+		if err == nil {
+			f.last = redriveOf(row)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f.open = f.last.Redriven - f.last.Ended()
+	if f.progress != nil {
+		f.progress(*f.last)
+	}
+	return nil
+}
+
+func (f *follower) set(ctx context.Context, state RedriveState) error {
+	err := f.c.store.Change(ctx, func(tx pgx.Tx) error {
+		row, err := f.c.store.LockRedrive(ctx, tx, f.id)
+		if err != nil || row.State != string(f.last.State) {
+			return err
+		}
+		return f.c.store.SetRedriveState(ctx, tx, f.id, string(state))
+	})
+	if err != nil {
+		return wrap("follow a redrive", err)
+	}
+	return f.look(ctx)
+}
+
+func (f *follower) pause(ctx context.Context, poll *time.Ticker) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-poll.C:
+		return f.look(ctx)
+	}
+}
