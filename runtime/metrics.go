@@ -176,7 +176,11 @@ var instruments = []instrument{
 	{name: "pawl.handlers.stuck", unit: "{handler}", kind: gauge, reach: ofProcess,
 		text: "Handlers and projections of this process that ignore the end of their context.", read: func(_ *metrics, s *Stats, emit emit) { emit(float64(s.Stuck + s.Events.Stuck)) }},
 	{name: "pawl.listener.connected", unit: "{connection}", kind: gauge, reach: ofProcess,
-		text: "1 while the listener has a connection that hears.", read: func(_ *metrics, s *Stats, emit emit) { emit(oneIf(s.Listening)) }},
+		text: "1 while the listener has a connection that hears; no series of a worker with PollOnly.", read: func(m *metrics, s *Stats, emit emit) {
+			if m.listens {
+				emit(oneIf(s.Listening))
+			}
+		}},
 
 	{name: "pawl.queue.pending", unit: "{job}", kind: gauge, reach: ofDatabase, labels: []string{labelQueue},
 		text: "Jobs that are due, whether for the first time or another.", read: depth(func(d *DepthStats) float64 { return float64(d.Pending) })},

@@ -73,8 +73,9 @@ var operationNames = [...]string{
 // attributes that were made before; counters and gauges are read when somebody
 // collects.
 type metrics struct {
-	meter metric.Meter
-	names struct{ queues, kinds, events *names }
+	meter   metric.Meter
+	listens bool // it has a listener
+	names   struct{ queues, kinds, events *names }
 
 	kinds       []*kindMetrics          // of all queues
 	byKind      map[string]*kindMetrics // of the kinds with a name
@@ -170,7 +171,7 @@ func newMetrics(w *Worker) (*metrics, error) {
 		return nil, nil
 	}
 	m := &metrics{
-		meter:  w.config.MeterProvider.Meter(scope),
+		meter: w.config.MeterProvider.Meter(scope), listens: !w.config.PollOnly,
 		byKind: make(map[string]*kindMetrics), projections: make(map[string]*grid), sends: make(map[string]*grid),
 	}
 	m.names.queues, m.names.kinds, m.names.events = newNames(maxQueues), newNames(maxKinds), newNames(maxEvents)
