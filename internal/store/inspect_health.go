@@ -56,9 +56,9 @@ func (r *Reading) Missing(ctx context.Context) ([]MissingRow, error) {
 			SELECT 'schema ' || h.nspname AS object, p.name AS "right" FROM home h, (VALUES ('USAGE')) p(name) WHERE NOT has_schema_privilege(h.oid, p.name)
 			UNION ALL
 			SELECT c.relname, p.name FROM home h JOIN pg_class c ON c.relnamespace = h.oid, (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) p(name)
-			WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, p.name)
+			WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, p.name) -- partitions have those of their parent
 			UNION ALL
-			SELECT c.relname, 'USAGE' FROM home h JOIN pg_class c ON c.relnamespace = h.oid WHERE c.relkind = 'S' AND NOT has_sequence_privilege(c.oid, 'USAGE')
+			SELECT c.relname, 'USAGE' FROM home h JOIN pg_class c ON c.relnamespace = h.oid WHERE NOT CASE c.relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE') ELSE true END
 			UNION ALL
 			SELECT f.proname || '()', 'EXECUTE' FROM home h JOIN pg_proc f ON f.pronamespace = h.oid WHERE NOT has_function_privilege(f.oid, 'EXECUTE')) x
 		ORDER BY x.object, x."right"`, r.schema)
