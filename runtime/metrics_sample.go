@@ -9,13 +9,9 @@ import (
 	"github.com/pawlgo/pawl/internal/store"
 )
 
-const (
-	// sampleInterval is how often the database is looked at for the gauges, by one
-	// of all the workers, and how often each reads what was seen.
-	sampleInterval = 5 * time.Second
-	// sampleTimeout bounds one look.
-	sampleTimeout = 10 * time.Second
-)
+// sampleInterval is how often the database is looked at for the gauges, by one of
+// all the workers, and how often each reads what was seen.
+const sampleInterval = 5 * time.Second
 
 // DatabaseStats is what was last seen of the database as a whole. One worker
 // looks for all of them, so they all say the same; a worker without
@@ -103,7 +99,7 @@ func (w *Worker) sample(ctx context.Context) {
 }
 
 func (w *Worker) readSample(ctx context.Context, every time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, store.SampleTimeout)
 	defer cancel()
 	began := time.Now()
 	x, err := w.store.Sample(ctx, every)

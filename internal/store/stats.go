@@ -16,6 +16,8 @@ const (
 	// SamplePages is of how many pages of a table an estimate is made. Tables that
 	// have no more are counted.
 	SamplePages = 200
+	// SampleTimeout is how long taking a sample may take.
+	SampleTimeout = 10 * time.Second
 	// sampleShare is the part of the time that taking samples may take. Together
 	// with the reading it is below a hundredth.
 	sampleShare = 125 // one in
@@ -95,19 +97,31 @@ func (m microseconds) Duration() time.Duration { return time.Duration(m) }
 
 // Sample returns what was last seen of the database. It looks anew where that is
 // older than every and nobody else is looking; whoever does not look waits for
-// nobody. It returns nil where nobody has looked yet.
+// nobody. It returns nil where nobody has looked yet. Ctx should end after
+// [SampleTimeout] at the latest, when another process may begin to look.
 func (s *Store) Sample(ctx context.Context, every time.Duration) (*Sample, error) {
 	var (
-		text  pgtype.Text
-		age   pgtype.Int8
-		taken bool
+		text pgtype.Text
+		age  pgtype.Int8
+		turn bool
 	)
-	err := s.callRow(ctx, `SELECT sample, age_us, taken FROM `+s.schema+`.sample($1, $2, $3, $4)`,
-		[]any{every.Microseconds(), sampleShare, SampleBound, SamplePages}, &text, &age, &taken)
-	if err != nil || !text.Valid {
+	err := s.callRow(ctx, `SELECT sample, age_us, turn FROM `+s.schema+`.sample($1, $2)`,
+		[]any{SampleTimeout.Microseconds(), sampleShare}, &text, &age, &turn)
+	if err != nil {
 		return nil, err
 	}
-	sample := &Sample{Age: max(time.Duration(age.Int64)*time.Microsecond, 0), Taken: taken}
+	if turn {
+		// Apart from the turn, which stays taken if this comes to nothing.
+		age.Int64 = 0
+		if err := s.callRow(ctx, `SELECT `+s.schema+`.take_sample($1, $2, $3, $4)`,
+			[]any{every.Microseconds(), sampleShare, SampleBound, SamplePages}, &text); err != nil {
+			return nil, err
+		}
+	}
+	if !text.Valid {
+		return nil, nil
+	}
+	sample := &Sample{Age: max(time.Duration(age.Int64)*time.Microsecond, 0), Taken: turn}
 	if err := json.Unmarshal([]byte(text.String), sample); err != nil {
 		return nil, fmt.Errorf("read the sample: %w", err)
 	}

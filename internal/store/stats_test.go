@@ -184,6 +184,32 @@ func TestSampleIsTakenByOneProcessAtATime(t *testing.T) {
 	require.True(t, sample.Taken)
 }
 
+// A turn that comes to nothing is another's before long, and turns that do so
+// time and again become rare.
+func TestSampleThatFailsIsPutOff(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	var pauses []int
+	for range 9 {
+		exec(t, pool, `UPDATE pawl.samples SET due_at = '-infinity'`)
+		require.True(t, query[bool](t, pool, `SELECT turn FROM pawl.sample(10000000, 125)`))
+		require.False(t, query[bool](t, pool, `SELECT turn FROM pawl.sample(10000000, 125)`))
+		pauses = append(pauses, query[int](t, pool, `SELECT ceil(extract(epoch FROM due_at - clock_timestamp()) / 10) * 10 FROM pawl.samples`))
+	}
+	require.Equal(t, []int{20, 40, 80, 160, 320, 640, 1250, 1250, 1250}, pauses)
+	sampled(t, s, pool)
+	require.Zero(t, query[int](t, pool, `SELECT failed FROM pawl.samples`))
+
+	// The process hears of it, and what was there stays.
+	exec(t, pool, `UPDATE pawl.samples SET due_at = '-infinity'`)
+	exec(t, pool, `ALTER FUNCTION pawl.sample_server() RENAME TO away`)
+	_, err := s.Sample(t.Context(), time.Minute)
+	require.ErrorContains(t, err, "sample_server")
+	sample, err := s.Sample(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.NotNil(t, sample)
+}
+
 // Samples have a small part of the time, however long they take.
 func TestSampleIsLessOftenWhereItIsSlow(t *testing.T) {
 	t.Parallel()

@@ -1,13 +1,14 @@
 -- Samples: what gauges show of the database, read by one process at a time.
 
--- One row. Who finds it due and can lock it takes the next sample; the others
--- read the last one, and wait for nobody.
+-- One row. Who finds it due and puts that off has its turn to take the next
+-- sample; the others read the last one, and wait for nobody.
 CREATE TABLE {schema}.samples (
 	one        boolean     PRIMARY KEY DEFAULT true CHECK (one),
 	due_at     timestamptz NOT NULL DEFAULT '-infinity', -- when the next one may be taken
 	sampled_at timestamptz,                              -- NULL: never
 	took       interval    NOT NULL DEFAULT '0',
 	taken      bigint      NOT NULL DEFAULT 0,           -- how many there have been
+	failed     integer     NOT NULL DEFAULT 0,           -- turns since the last one that came to nothing, or are under way
 	sample     jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 INSERT INTO {schema}.samples DEFAULT VALUES;
@@ -203,32 +204,41 @@ AS $$
 			FROM unnest('{ready,leases,processes,ordered,order_turns,sleepers,idempotency_keys,pending_events}'::text[]) t(name)))
 $$;
 
--- Answers the last sample, its age, and whether this call has taken it: where
--- the one before is older than p_every and nobody else is about it. Taking them
--- is given one part in p_share of the time, so that it is less often where it is
--- slow.
-CREATE FUNCTION {schema}.sample(p_every_us bigint, p_share integer, p_bound integer, p_pages integer,
-	OUT sample text, OUT age_us bigint, OUT taken boolean)
+-- Answers the last sample, its age, and whether the caller has its turn to take
+-- the next one, for which it has the time p_limit_us. If nothing comes of that,
+-- another has its turn after twice that time; each time that happens in a row the
+-- pause doubles, so that what takes too long is tried for one part in p_share of
+-- the time at last.
+CREATE FUNCTION {schema}.sample(p_limit_us bigint, p_share integer, OUT sample text, OUT age_us bigint, OUT turn boolean)
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 AS $$
 #variable_conflict use_column
-DECLARE
-	v_began  timestamptz;
-	v_ended  timestamptz;
-	v_sample jsonb;
 BEGIN
-	PERFORM FROM samples s WHERE s.due_at <= clock_timestamp() FOR UPDATE SKIP LOCKED;
-	taken := FOUND;
-	IF taken THEN
-		v_began := clock_timestamp();
-		v_sample := sample_jobs(p_bound, p_pages) || jsonb_build_object('outbox', sample_events(p_bound, p_pages), 'server', sample_server());
-		v_ended := clock_timestamp();
-		UPDATE samples s SET sampled_at = v_began, took = v_ended - v_began, taken = s.taken + 1, sample = v_sample,
-			due_at = GREATEST(v_began + p_every_us * interval '1 microsecond', v_ended + (p_share - 1) * (v_ended - v_began));
-	END IF;
+	UPDATE samples s SET failed = LEAST(s.failed + 1, 20),
+		due_at = clock_timestamp() + LEAST(2 * 2 ^ s.failed, p_share) * p_limit_us * interval '1 microsecond'
+	FROM (SELECT x.one FROM samples x WHERE x.due_at <= clock_timestamp() FOR UPDATE SKIP LOCKED) due
+	WHERE s.one = due.one;
+	turn := FOUND;
 	SELECT s.sample::text, (extract(epoch FROM clock_timestamp() - s.sampled_at) * 1000000)::bigint INTO sample, age_us FROM samples s;
 	IF NOT FOUND THEN -- restored without its data, say
 		INSERT INTO samples DEFAULT VALUES ON CONFLICT DO NOTHING;
 	END IF;
+END $$;
+
+-- Takes a sample, for who has its turn. The next one may be taken when p_every_us
+-- have passed, and so much later that samples have one part in p_share of the
+-- time.
+CREATE FUNCTION {schema}.take_sample(p_every_us bigint, p_share integer, p_bound integer, p_pages integer) RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+AS $$
+DECLARE
+	v_began  timestamptz := clock_timestamp();
+	v_sample jsonb       := sample_jobs(p_bound, p_pages) || jsonb_build_object('outbox', sample_events(p_bound, p_pages), 'server', sample_server());
+	v_took   interval    := clock_timestamp() - v_began;
+BEGIN
+	UPDATE samples s SET sampled_at = v_began, took = v_took, taken = s.taken + 1, failed = 0, sample = v_sample,
+		due_at = v_began + GREATEST(p_every_us * interval '1 microsecond', p_share * v_took);
+	RETURN v_sample::text;
 END $$;
