@@ -25,7 +25,8 @@ type RedriveOptions struct {
 	Rate float64
 	// StopAt is the share of failures at which the redrive stops: 0.1 stops when
 	// one of ten jobs is dead again. It is looked at when the canary has ended, and
-	// after that from ten ended jobs on. Zero never stops.
+	// after that from ten ended jobs on, with at most 10,000 on their way. Zero never
+	// stops.
 	StopAt float64
 	// Attempts is how many attempts each job has; as many as it had where zero.
 	Attempts int
@@ -85,8 +86,8 @@ const (
 	// minShare is how many jobs have to have ended before their share of failures
 	// says something, once the canary is over.
 	minShare = 10
-	// maxOpen is how many released jobs may be on their way. Whoever follows a
-	// redrive looks at all of them.
+	// maxOpen is how many released jobs may be on their way where their failures
+	// may stop the others.
 	maxOpen = 10_000
 	// redrivePoll is how often a redrive looks for ends.
 	redrivePoll = 200 * time.Millisecond
@@ -235,7 +236,7 @@ func (c *Client) follow(ctx context.Context, id uuid.UUID, again bool, opts Redr
 			}
 		default:
 			want := f.want(time.Since(began), before)
-			if want == 0 || f.open >= maxOpen {
+			if want == 0 || run.StopAt > 0 && f.open >= maxOpen {
 				err = f.pause(ctx, poll)
 				break
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawlgo/pawl/admin"
+	"github.com/pawlgo/pawl/migrations"
 )
 
 // app is one run of taskctl.
@@ -36,6 +38,7 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "taskctl",
 		Short:         "Show and change what is in a database of Pawl's",
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          args(cobra.NoArgs),
@@ -67,6 +70,15 @@ func (a *app) root() *cobra.Command {
 	add("do", a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.schedulesCommand(), a.eventsCommand())
 	add("set", a.migrateCommand(), a.devCommand())
 	return root
+}
+
+// version is that of this binary, and of the schema that it knows.
+func version() string {
+	number := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		number = info.Main.Version
+	}
+	return fmt.Sprintf("%s, schema %d", number, migrations.Version())
 }
 
 // complete completes a flag by some words.

@@ -99,14 +99,15 @@ func (r *Reading) Circumstances(ctx context.Context, j *JobRow) (CircumstancesRo
 			'kind_version', COALESCE((SELECT k.version FROM `+s+`.kinds k WHERE k.kind = $7::text), 0),
 			'owner_lives', EXISTS (SELECT FROM `+s+`.leases l JOIN live p ON p.id = l.owner WHERE job.id = ANY (l.job_ids)),
 			'due_ahead', CASE WHEN $5::timestamptz <= clock_timestamp() THEN (SELECT count(*) FROM (
+				SELECT FROM generate_series(4, job.priority + 1, -1) p(priority) CROSS JOIN LATERAL (
+					SELECT 1 FROM `+s+`.ready r WHERE r.queue = job.queue AND NOT r.suspect AND r.priority = p.priority::smallint AND r.run_at <= clock_timestamp()
+					LIMIT $6::integer) a
+				UNION ALL
 				SELECT FROM (
-					SELECT 1 FROM `+s+`.ready r WHERE r.queue = job.queue AND NOT r.suspect AND r.priority > job.priority AND r.run_at <= clock_timestamp() LIMIT $6::integer
-				) a UNION ALL SELECT FROM (
 					SELECT 1 FROM `+s+`.ready r WHERE r.queue = job.queue AND NOT r.suspect AND r.priority = job.priority
-						AND (r.run_at, r.id) < ($5::timestamptz, job.id) LIMIT $6::integer
-				) b LIMIT $6::integer) n) ELSE 0 END,
-			'queue_leased', (SELECT count(*) FROM `+s+`.leases l CROSS JOIN LATERAL unnest(l.job_ids) WITH ORDINALITY u(id, pos)
-				WHERE l.queue = job.queue AND get_bit(l.open, u.pos::integer - 1) = 1),
+						AND (r.run_at, r.id) < ($5::timestamptz, job.id) LIMIT $6::integer) b
+				LIMIT $6::integer) n) ELSE 0 END,
+			'queue_leased', (SELECT COALESCE(sum(bit_count(l.open)), 0) FROM `+s+`.leases l WHERE l.queue = job.queue),
 			'quarantine_reason', COALESCE((SELECT q.reason FROM `+s+`.quarantine q WHERE q.job_id = job.id LIMIT 1), ''),
 			'quarantined_at', (SELECT q.found_at FROM `+s+`.quarantine q WHERE q.job_id = job.id LIMIT 1))::text
 		FROM job`,
