@@ -338,6 +338,9 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if full {
 		// The shorter of two, since one alone may have waited for a lock.
 		took := time.Since(begun)
+		if q.fullTook == 0 {
+			q.fullTook = took
+		}
 		q.fullFrom = time.Now().Add(min((fullShare-1)*min(took, q.fullTook), fullAtLeast))
 		q.fullTook = took
 	}
