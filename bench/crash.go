@@ -14,7 +14,7 @@ var crashes = []scenario{{
 	name: "crash",
 	what: "a worker process is killed with 100 running jobs while another runs, both at defaults; River's default for such jobs is an hour, which is not waited for",
 	run:  runCrash,
-	bars: []bar{{what: "killed worker's jobs back", of: value{"pawl defaults", backAfter}, atMost: 20}},
+	bars: []bar{{what: "killed worker's jobs back", of: value{"pawl defaults", backAfter}, atMost: 20, unit: " s"}},
 }}
 
 func runCrash(ctx context.Context, b *bench) error {

@@ -22,8 +22,8 @@ func TestReport(t *testing.T) {
 		{what: "faster", of: value{"pawl", "rate"}, per: value{"river", "rate"}, atLeast: 4},
 		{what: "much faster", of: value{"pawl", "rate"}, per: value{"river", "rate"}, atLeast: 4.1},
 		{what: "sooner", of: value{"pawl", "time"}, per: value{"river", "time"}, atMost: 1},
-		{what: "back", of: value{"pawl", "recovery"}, atMost: 20},
-		{what: "not measured", of: value{"pawl", "nothing"}, atMost: 20},
+		{what: "back", of: value{"pawl", "recovery"}, atMost: 20, unit: " s"},
+		{what: "not measured", of: value{"pawl", "nothing"}, atMost: 20, unit: " s"},
 	}}}
 	got := r.report(chosen)
 	require.Equal(t, []ratioRow{

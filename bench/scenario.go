@@ -29,17 +29,14 @@ type bar struct {
 	of, per value
 	atLeast float64 // 0 for none
 	atMost  float64 // 0 for none
+	unit    string  // of a bar that is no ratio
 }
 
 func (b bar) String() string {
-	unit := ""
-	if b.per == (value{}) {
-		unit = " s"
-	}
 	if b.atMost > 0 {
-		return fmt.Sprintf("≤ %.2f%s", b.atMost, unit)
+		return fmt.Sprintf("≤ %.2f%s", b.atMost, b.unit)
 	}
-	return fmt.Sprintf("≥ %.2f%s", b.atLeast, unit)
+	return fmt.Sprintf("≥ %.2f%s", b.atLeast, b.unit)
 }
 
 func (b bar) met(ratio float64) bool {

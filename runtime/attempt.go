@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
@@ -34,6 +36,10 @@ type attempt struct {
 	row     dispatch.Row
 	claim   *claimTime // nil without metrics
 	suspect bool
+	waited  time.Duration // from the enqueue to the claim, by the database's clock
+
+	trace trace.TraceID // what the log calls the attempt's trace; zero for none
+	span  trace.Span    // nil without a provider of tracers
 
 	ctx     context.Context         // of the handler
 	end     context.CancelCauseFunc // ends ctx before its time
@@ -84,6 +90,7 @@ func (a *attempt) run(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.row.Policy.Timeout, task.ErrTimeout)
 	defer cancel()
+	ctx = a.startSpan(ctx)
 	a.ctx = ctx
 	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
 	c := &commit{}
@@ -95,6 +102,7 @@ func (a *attempt) run(ctx context.Context) {
 		watchdog.Stop()
 		if a.conclude(v, err, c) {
 			a.w.metrics.processed(a, &v, took)
+			a.endSpan(&v)
 		} else {
 			// The watchdog gave up on this attempt, and counted it as stuck.
 			a.w.counters.stuck.Add(-1)
@@ -215,6 +223,7 @@ func (a *attempt) giveUp() {
 		return
 	}
 	a.w.metrics.processed(a, &v, a.row.Policy.Timeout+stuckGrace)
+	a.endSpan(&v)
 	a.w.attempts.remove(a) // a shutdown does not wait for it
 	a.w.counters.timeouts.Add(1)
 	a.log().Error("the handler ignores the end of its context and holds a goroutine", "timeout", a.row.Policy.Timeout)
@@ -252,5 +261,9 @@ func (a *attempt) conclude(v verdict, err error, c *commit) bool {
 }
 
 func (a *attempt) log() logger {
-	return a.w.log.With("job", a.job.ID, "kind", a.job.Kind, "queue", a.q.name, "attempt", a.job.Attempt)
+	l := a.w.log.With("job", a.job.ID, "kind", a.job.Kind, "queue", a.q.name, "attempt", a.job.Attempt)
+	if a.trace.IsValid() {
+		l = l.With("trace", a.trace)
+	}
+	return l
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/task"
@@ -64,6 +65,15 @@ type Config struct {
 	// none where nil. Give it that of your SDK, or what otel.GetMeterProvider()
 	// returns for the process's global one. docs/metrics.md lists the metrics.
 	MeterProvider metric.MeterProvider
+
+	// TracerProvider gets a span of each attempt, by the OpenTelemetry API; there
+	// are none where nil. Give it that of your SDK, or what
+	// otel.GetTracerProvider() returns for the process's global one. The context
+	// of a trace travels with the job: a first attempt that starts within a
+	// minute of the enqueue is a child of the span that enqueued it, any other
+	// attempt the root of a trace of its own with a link to that span. The
+	// handler's context carries the span. docs/tracing.md has an example.
+	TracerProvider trace.TracerProvider
 
 	// Middleware runs around every handler, the first one outermost.
 	Middleware []Middleware

@@ -338,6 +338,9 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	if full {
 		// The shorter of two, since one alone may have waited for a lock.
 		took := time.Since(begun)
+		if q.fullTook == 0 {
+			q.fullTook = took
+		}
 		q.fullFrom = time.Now().Add(min((fullShare-1)*min(took, q.fullTook), fullAtLeast))
 		q.fullTook = took
 	}
@@ -347,7 +350,7 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 
 	suspect := false
 	for _, job := range claimed.Jobs {
-		a := &attempt{w: w, q: q, owner: s.process, job: job, row: q.rowOf(job), claim: measured, suspect: job.Token == c.SuspectToken}
+		a := &attempt{w: w, q: q, owner: s.process, job: job, row: q.rowOf(job), claim: measured, suspect: job.Token == c.SuspectToken, waited: claimed.At.Sub(job.EnqueuedAt)}
 		suspect = suspect || a.suspect
 		w.holdings.add(job.Token)
 		a.start(s)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/migrations"
 	"github.com/pawlgo/pawl/task"
@@ -45,7 +47,8 @@ type Worker struct {
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
 	counters counters
-	metrics  *metrics // nil without a provider
+	metrics  *metrics     // nil without a provider
+	tracer   trace.Tracer // nil without a provider
 	repeats  repeats
 	health   health
 	contact  chan struct{} // the database answers again
@@ -88,6 +91,9 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	}
 	if w.metrics, err = newMetrics(w); err != nil {
 		return nil, err
+	}
+	if config.TracerProvider != nil {
+		w.tracer = config.TracerProvider.Tracer(tracerName)
 	}
 	return w, nil
 }

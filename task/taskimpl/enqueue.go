@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/pawlgo/pawl/internal/enqueue"
 	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/internal/tracing"
 	"github.com/pawlgo/pawl/task"
 )
 
@@ -108,6 +109,7 @@ func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int
 	if err != nil {
 		return nil, err
 	}
+	batch.Trace = tracing.Inject(ctx)
 	return storeBatch(ctx, tx, &batch)
 }
 
