@@ -67,9 +67,9 @@ type childConfig struct {
 	Steps bool
 	// Ticks makes it handle a kind that is scheduled for every second.
 	Ticks bool
-	// Events makes it project events too.
-	Events    bool
-	Retention pawlrt.Retention
+	// Events makes it project events too; Skip, that a dead one holds up none.
+	Events, Skip bool
+	Retention    pawlrt.Retention
 	// Chaos makes it a worker of a chaos run instead.
 	Chaos *chaosWorker
 }
@@ -156,11 +156,14 @@ func runChild(text string) error {
 		c.Chaos.configure(pool, &settings)
 	}
 	if c.Events {
-		e := event(func(e *taskimpl.Event[args]) { e.Policy.Timeout = time.Second })
+		e := event(func(e *taskimpl.Event[args]) { e.Policy.Timeout, e.Skip = time.Second, c.Skip })
 		settings.Events = projecting(e, func(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {
-			if f.Payload.Mode == "hold" {
+			switch f.Payload.Mode {
+			case "hold":
 				say("holding %d", f.Payload.N)
 				<-opened
+			case "exit":
+				os.Exit(3)
 			}
 			return record(ctx, tx, f)
 		}).Events

@@ -90,6 +90,9 @@ type relay struct {
 
 	hot []uuid.UUID // guarded by mu; aggregates with more due events than one transaction took
 
+	suspects  []uuid.UUID // guarded by mu; aggregates of this process that are to be examined
+	examining bool        // guarded by mu; one of them is just being
+
 	// A look finds what has become due since the last one. What was missed then, as
 	// it committed late or another process had it, is found by going round all
 	// aggregates, for which there is a part of the time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
@@ -31,11 +33,13 @@ type batch struct {
 	ctx        context.Context // ends when no other projection is to begin
 	aggregates []uuid.UUID
 	limit      int
+	alone      bool // for one event, which may end the process: the attempt is written down first
 
 	// What came of it; to be read when it has ended or is stuck.
+	conn     *pgxpool.Conn
 	more     []uuid.UUID             // aggregates that have other due events
+	suspects []uuid.UUID             // aggregates whose next event is to be projected alone
 	progress bool                    // something is recorded, or is to be tried again at once
-	singly   bool                    // it could not commit, and which event is to blame is not known
 	stuck    chan struct{}           // closed when a projection ignores the end of its context
 	given    atomic.Pointer[failure] // by the watchdog: the failure of that projection
 }
@@ -58,23 +62,46 @@ type failure struct {
 // project projects events of aggregates that this process has, in one
 // transaction where all goes well. It reports whether anything came of it.
 func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) (progress bool) {
-	b := r.batch(ctx, aggregates, r.w.config.Relay.Batch)
+	b := r.batch(ctx, aggregates, r.w.config.Relay.Batch, false)
 	progress = b.progress
-	if b.singly {
-		// A deferred constraint, such as a foreign key, fails the commit of all.
-		for _, a := range aggregates {
-			one := r.batch(ctx, []uuid.UUID{a}, 1)
-			progress = progress || one.progress
+	done := slices.DeleteFunc(slices.Clone(aggregates), func(a uuid.UUID) bool { return slices.Contains(b.suspects, a) })
+	r.release(done, b.more, !progress)
+	if len(b.suspects) > 0 {
+		progress = r.examine(ctx, b.suspects) || progress
+	}
+	return progress
+}
+
+// examine projects one event of each of some aggregates that this process has, one
+// after another, and each alone: it was in a transaction that came to nothing, and
+// may be the one that has ended its process. Only one at a time is under way, so
+// that a process which ends names the event that was to blame. Where another
+// transaction is at that, the aggregates wait for it.
+func (r *relay) examine(ctx context.Context, aggregates []uuid.UUID) (progress bool) {
+	r.mu.Lock()
+	r.suspects = append(r.suspects, aggregates...)
+	for !r.examining && len(r.suspects) > 0 {
+		a := r.suspects[0]
+		r.suspects = r.suspects[1:]
+		r.examining = true
+		r.mu.Unlock()
+		b := r.batch(ctx, []uuid.UUID{a}, 1, true)
+		progress = progress || b.progress
+		r.release([]uuid.UUID{a}, b.more, !b.progress)
+		r.mu.Lock()
+		r.examining = false
+		if ctx.Err() != nil {
+			r.suspects = nil
 		}
 	}
-	r.release(aggregates, b.more, !progress)
+	r.mu.Unlock()
 	return progress
 }
 
 // batch makes one transaction, and returns when it has ended, or when a
 // projection in it does not end.
-func (r *relay) batch(ctx context.Context, aggregates []uuid.UUID, limit int) *batch {
-	b := &batch{r: r, ctx: ctx, aggregates: aggregates, limit: limit, stuck: make(chan struct{})}
+func (r *relay) batch(ctx context.Context, aggregates []uuid.UUID, limit int, alone bool) *batch {
+	b := &batch{r: r, ctx: ctx, aggregates: aggregates, limit: limit, alone: alone, stuck: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -83,8 +110,10 @@ func (r *relay) batch(ctx context.Context, aggregates []uuid.UUID, limit int) *b
 	select {
 	case <-done:
 	case <-b.stuck:
-		// The connection is that projection's for as long as it runs. The server
-		// ends the transaction, and with it the locks.
+		// The connection is that projection's for as long as it runs, but useless from
+		// now on: without the other end the server gives up the transaction, and with
+		// it the locks.
+		_ = b.conn.Conn().PgConn().Conn().Close()
 		r.charge(*b.given.Load())
 		return &batch{progress: true}
 	}
@@ -105,11 +134,12 @@ func (b *batch) run() {
 		return
 	}
 	defer conn.Release() // closes one that is left inside a transaction
+	b.conn = conn
 	// A process that is stopped in the middle would hold its locks for as long as
 	// it stays stopped.
 	began := time.Now()
 	beginning, cancel := context.WithTimeout(ctx, batchTimeout)
-	p, err := w.store.BeginProjecting(beginning, conn.Conn(), b.aggregates, b.limit, r.longest+stuckGrace+w.config.Lease, w.config.Name)
+	p, err := w.store.BeginProjecting(beginning, conn.Conn(), b.aggregates, b.limit, b.alone, r.longest+stuckGrace+w.config.Lease, w.config.Name)
 	cancel()
 	w.metrics.database(opTake, time.Since(began), 0, err)
 	if err != nil {
@@ -141,16 +171,17 @@ func (b *batch) run() {
 		}
 		return
 	}
-	if last == nil { // nothing was to do
+	if len(p.Events) == 0 {
 		return
 	}
+	// Also where nothing was done: a rollback would make suspects of them.
 	committing, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	began = time.Now()
 	err = p.Commit(committing)
 	w.metrics.database(opCommit, time.Since(began), 0, err)
 	if err == nil {
-		committed, b.progress = true, true
+		committed, b.progress = true, last != nil
 		b.more = t.more(p.Events, p.Share())
 		t.count(w)
 		return
@@ -160,12 +191,12 @@ func (b *batch) run() {
 		w.warn("relay", "the answer to a commit did not come", err)
 		return
 	}
+	b.progress = true
 	if t.projected != 1 {
+		// A deferred constraint, such as a foreign key, fails the commit of all.
 		w.warn("relay", "projections could not be committed together; they are tried one at a time", err)
-		b.singly = true
 		return
 	}
-	b.progress = true
 	row := r.rows[last.Type]
 	v := decideApart(row.Policy, last.Attempts+1, row.Policy.Attempts, fmt.Errorf("commit what the projection has done: %w", err), nil)
 	r.log(last).Warn("the projection could not be committed", "code", v.code, "error", v.summary)
@@ -200,10 +231,20 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		case !known, !e.Due:
 			t.seen[e.Aggregate] = -1
 			continue
+		case e.Suspect && !b.alone:
+			t.seen[e.Aggregate] = -1
+			b.suspects = append(b.suspects, e.Aggregate)
+			continue
+		case e.Claimed:
+			v = lost(row.Policy, e.Attempts+1)
+			r.log(e).Error("the process that projected the event ended in the middle of it", "outcome", v.outcome, "delay", v.delay)
 		default:
 			if row.Project == nil {
 				// Events are known by capability, so this means that two types share one.
 				row = dispatch.EventRow{Policy: dispatch.Policy{Attempts: 1, Unknown: 1, Timeout: time.Minute}, Project: r.unknown}
+			}
+			if b.alone && !b.claim(ctx, p, e) {
+				return nil, last
 			}
 			var gone bool
 			if v, yield, gone = b.one(p, e, row); gone {
@@ -247,6 +288,33 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 	}
 	return nil, last
 }
+
+// claim writes down that the attempt begins.
+func (b *batch) claim(ctx context.Context, p *store.Projecting, e *store.PendingEvent) bool {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	claimed, err := p.Claim(ctx, e)
+	if err != nil {
+		b.r.w.warn("relay", "cannot write down that an attempt at an event begins, which may have ended a process; it is put off", err)
+	}
+	return claimed
+}
+
+// lost is what becomes of an attempt that ended its process, or was in the middle
+// as that ended: nobody can say.
+func lost(p dispatch.Policy, attempt int) verdict {
+	v := verdict{
+		outcome: store.Retry, delay: backoff(p, attempt, rand.Float64()), code: codeProcessLost,
+		summary: "the process that projected the event ended in the middle of it; does the projection exit, or exhaust the memory?",
+	}
+	if attempt >= p.Attempts {
+		v.outcome, v.delay = store.Dead, 0
+	}
+	return v
+}
+
+// codeProcessLost is the code of an attempt at an event that ended its process.
+const codeProcessLost = "process_lost"
 
 var errTransactionEnded = fmt.Errorf("%w: the projection ended its transaction by an SQL statement; return nil to have it committed, or an error to have it rolled back", task.ErrTxOwned)
 

@@ -145,6 +145,8 @@ type PendingEvent struct {
 	ID        uuid.UUID
 	Attempts  int  // used up so far
 	Due       bool // it need not wait for another attempt
+	Suspect   bool // a transaction that had it came to nothing: it may have ended its process
+	Claimed   bool // an attempt has begun, of which nobody has said how it ended
 
 	// Missing says that the event has no row, so that all but the capability is
 	// empty.
@@ -189,10 +191,11 @@ func (p *Projecting) Share() int {
 
 // BeginProjecting locks those of the aggregates that nobody else has, and reads
 // the first of their events: as many as make limit in all, and one more of each.
-// The server ends the transaction
-// when it is idle for longer than idle, and a statement of it that takes longer
-// than that. By is who does it, for the books.
-func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, idle time.Duration, by string) (*Projecting, error) {
+// They become suspects if the transaction comes to nothing, unless alone says that
+// each is claimed before it is projected. The server ends the transaction when it
+// is idle for longer than idle, and a statement of it that takes longer than that.
+// By is who does it, for the books.
+func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, alone bool, idle time.Duration, by string) (*Projecting, error) {
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return nil, err
@@ -207,9 +210,9 @@ func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates 
 	batch.Queue(`SELECT set_config('pawl.relay', $1::text, true), set_config('idle_in_transaction_session_timeout', $2::text, true),
 		set_config('statement_timeout', CASE WHEN s.setting::bigint BETWEEN 1 AND $2::text::bigint THEN s.setting ELSE $2::text END, true)
 		FROM pg_catalog.pg_settings s WHERE s.name = 'statement_timeout'`, p.mark, milliseconds(idle))
-	batch.Queue(`SELECT aggregate::text, seq, id::text, attempts, due, capability, type, aggregate_type, aggregate_id, organization_id, version,
+	batch.Queue(`SELECT aggregate::text, seq, id::text, attempts, due, suspect, claimed, capability, type, aggregate_type, aggregate_id, organization_id, version,
 		occurred_at, published_at, trace_context, payload
-		FROM `+s.schema+`.take_events($1::text[]::uuid[], $2::integer)`, keys, limit).Query(p.read)
+		FROM `+s.schema+`.take_events($1::text[]::uuid[], $2::integer, $3::boolean)`, keys, limit, alone).Query(p.read)
 	batch.Queue(`SAVEPOINT ` + eventSavepoint)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		_ = tx.Rollback(ctx)
@@ -224,14 +227,14 @@ func (p *Projecting) read(rows pgx.Rows) error {
 			aggregate, id           pgtype.Text
 			seq, capability         pgtype.Int8
 			attempts                pgtype.Int2
-			due                     pgtype.Bool
+			due, suspect, claimed   pgtype.Bool
 			kind, of, ofID, org     pgtype.Text
 			version                 pgtype.Int4
 			occurredAt, publishedAt pgtype.Timestamptz
 			trace                   pgtype.Text
 			payload                 []byte
 		)
-		if err := rows.Scan(&aggregate, &seq, &id, &attempts, &due, &capability, &kind, &of, &ofID, &org, &version, &occurredAt, &publishedAt, &trace, &payload); err != nil {
+		if err := rows.Scan(&aggregate, &seq, &id, &attempts, &due, &suspect, &claimed, &capability, &kind, &of, &ofID, &org, &version, &occurredAt, &publishedAt, &trace, &payload); err != nil {
 			return err
 		}
 		if !aggregate.Valid { // the last row, without an event
@@ -239,7 +242,8 @@ func (p *Projecting) read(rows pgx.Rows) error {
 			continue
 		}
 		e := PendingEvent{
-			Seq: seq.Int64, Attempts: int(attempts.Int16), Due: due.Bool, Missing: !kind.Valid, Capability: capability.Int64,
+			Seq: seq.Int64, Attempts: int(attempts.Int16), Due: due.Bool, Suspect: suspect.Bool, Claimed: claimed.Bool,
+			Missing: !kind.Valid, Capability: capability.Int64,
 			Type: kind.String, AggregateType: of.String, AggregateID: ofID.String, OrganizationID: org.String, Version: int(version.Int32),
 			OccurredAt: occurredAt.Time, PublishedAt: publishedAt.Time, TraceContext: trace.String, Payload: payload,
 		}
@@ -253,6 +257,16 @@ func (p *Projecting) read(rows pgx.Rows) error {
 		p.Events = append(p.Events, e)
 	}
 	return rows.Err()
+}
+
+// Claim writes down, in a transaction of its own, that an attempt at an event
+// begins. Should nobody ever say how it ended, it counts all the same. It returns
+// false where somebody else has seen to the event meanwhile. The event must have
+// been taken alone.
+func (p *Projecting) Claim(ctx context.Context, e *PendingEvent) (claimed bool, err error) {
+	err = p.store.callRow(ctx, `SELECT `+p.store.schema+`.claim_event($1::text::uuid, $2::bigint, $3::smallint, $4::text)`,
+		[]any{e.Aggregate.String(), e.Seq, int16(e.Attempts), p.by}, &claimed)
+	return claimed, err
 }
 
 // Intact says whether the transaction is still open and usable: a projection
@@ -270,9 +284,11 @@ func (p *Projecting) Intact() error {
 // Projected marks an event, together with what its projection has done.
 func (p *Projecting) Projected(ctx context.Context, e *PendingEvent) error {
 	batch := &pgx.Batch{}
+	// Outside of the savepoint, since it is the transaction that has the row's lock:
+	// two of them on one row would cost more.
+	batch.Queue(`RELEASE SAVEPOINT ` + eventSavepoint)
 	batch.Queue(`SELECT `+p.store.schema+`.event_projected($1::text, $2::text::uuid, $3::bigint, $4::timestamptz, $5::text)`,
 		p.mark, e.Aggregate.String(), e.Seq, p.At, p.by)
-	batch.Queue(`RELEASE SAVEPOINT ` + eventSavepoint)
 	batch.Queue(`SAVEPOINT ` + eventSavepoint)
 	return projectingError(p.conn.SendBatch(ctx, batch).Close())
 }
@@ -289,11 +305,11 @@ type EventFailure struct {
 // pgx savepoint that the projection left open goes with it.
 func (p *Projecting) Failed(ctx context.Context, e *PendingEvent, f EventFailure) error {
 	batch := &pgx.Batch{}
-	batch.Queue(`ROLLBACK TO SAVEPOINT ` + eventSavepoint)
 	// Where the transaction is another by now, there is no such savepoint.
+	batch.Queue(`ROLLBACK TO SAVEPOINT ` + eventSavepoint)
+	batch.Queue(`RELEASE SAVEPOINT ` + eventSavepoint)
 	sql, args := p.store.failed(e, f, p.At, p.by)
 	batch.Queue(sql, args...)
-	batch.Queue(`RELEASE SAVEPOINT ` + eventSavepoint)
 	batch.Queue(`SAVEPOINT ` + eventSavepoint)
 	return projectingError(p.conn.SendBatch(ctx, batch).Close())
 }

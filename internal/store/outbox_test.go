@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -44,14 +45,16 @@ func due(t *testing.T, s *store.Store) []uuid.UUID {
 // project begins a batch of all that is due.
 func project(t *testing.T, s *store.Store, pool *pgxpool.Pool, limit int) *store.Projecting {
 	t.Helper()
-	conn, err := pool.Acquire(t.Context())
+	return beginProjecting(t, s, pool, limit, false)
+}
+
+func beginProjecting(t *testing.T, s *store.Store, pool *pgxpool.Pool, limit int, alone bool) *store.Projecting {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	require.NoError(t, err)
-	p, err := s.BeginProjecting(t.Context(), conn.Conn(), due(t, s), limit, time.Minute, "test")
+	p, err := s.BeginProjecting(t.Context(), conn, due(t, s), limit, alone, time.Minute, "test")
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = conn.Conn().Close(t.Context())
-		conn.Release()
-	})
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return p
 }
 
@@ -183,7 +186,7 @@ func TestEventsAreFenced(t *testing.T) {
 	require.NoError(t, p.Intact())
 	require.ErrorIs(t, p.Projected(t.Context(), &p.Events[0]), store.ErrTransactionEnded)
 
-	p = project(t, s, pool, 10)
+	p = beginProjecting(t, s, pool, 10, true) // so that others can have its rows
 	recorded, err := s.EventFailed(t.Context(), &p.Events[0], store.EventFailure{Outcome: store.Retry, Delay: time.Hour, Code: "timeout"}, p.At, "test")
 	require.NoError(t, err)
 	require.True(t, recorded)
@@ -192,6 +195,62 @@ func TestEventsAreFenced(t *testing.T) {
 	require.False(t, recorded, "one attempt counts once")
 	exec(t, pool, `DELETE FROM pawl.pending_events`)
 	require.ErrorIs(t, p.Projected(t.Context(), &p.Events[0]), store.ErrFenced)
+}
+
+// Whoever comes after a transaction that came to nothing sees that, and an attempt
+// that was written down.
+func TestSuspectEvents(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	suspects := func(p *store.Projecting) (all []bool) {
+		for _, e := range p.Events {
+			all = append(all, e.Suspect)
+		}
+		return all
+	}
+	for range 4 {
+		publish(t, pool, "a")
+	}
+	p := project(t, s, pool, 1)
+	require.Equal(t, []bool{false, false}, suspects(p))
+	require.NoError(t, p.Projected(t.Context(), &p.Events[0]))
+	require.NoError(t, p.Commit(t.Context()))
+	p = project(t, s, pool, 1)
+	require.Equal(t, []bool{false, false}, suspects(p), "the second of them was left, in order")
+	require.NoError(t, p.Failed(t.Context(), &p.Events[0], store.EventFailure{Outcome: store.Retry, Code: "transient"}))
+	require.NoError(t, p.Commit(t.Context()))
+	p = project(t, s, pool, 1)
+	require.Equal(t, []bool{false, false}, suspects(p), "it has failed in order")
+	require.NoError(t, p.Projected(t.Context(), &p.Events[0]))
+	require.NoError(t, p.Tx.Rollback(t.Context()))
+
+	for _, third := range []bool{false, true, true} { // which shares the fate of the others from now on
+		p = project(t, s, pool, 10)
+		require.Equal(t, []bool{true, true, third}, suspects(p))
+		require.NoError(t, p.Tx.Rollback(t.Context()))
+	}
+	p = project(t, s, pool, 10)
+	require.NoError(t, p.Commit(t.Context()))
+
+	p = beginProjecting(t, s, pool, 1, true)
+	require.False(t, p.Events[0].Claimed)
+	claimed, err := p.Claim(t.Context(), &p.Events[0])
+	require.NoError(t, err)
+	require.True(t, claimed)
+	require.NoError(t, p.Tx.Rollback(t.Context()))
+	p = beginProjecting(t, s, pool, 1, true)
+	require.True(t, p.Events[0].Claimed)
+	require.NoError(t, p.Failed(t.Context(), &p.Events[0], store.EventFailure{Outcome: store.Retry, Code: "lost"}))
+	require.NoError(t, p.Commit(t.Context()))
+	p = beginProjecting(t, s, pool, 1, true)
+	require.False(t, p.Events[0].Claimed)
+	require.True(t, p.Events[0].Suspect)
+	require.Equal(t, 2, p.Events[0].Attempts)
+	p.Events[0].Attempts = 1
+	claimed, err = p.Claim(t.Context(), &p.Events[0])
+	require.NoError(t, err)
+	require.False(t, claimed, "somebody else was there")
+	require.NoError(t, p.Tx.Rollback(t.Context()))
 }
 
 // What cannot be is set aside, and holds up nothing.

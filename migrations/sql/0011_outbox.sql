@@ -25,6 +25,10 @@ CREATE SEQUENCE {schema}.event_seq AS bigint CACHE 1; -- a cache would break the
 
 -- One narrow row an event that is not projected yet, which the projection
 -- deletes. Only the first of an aggregate is ever tried, so only that changes.
+--
+-- An event that ends the process which projects it leaves a row that a transaction
+-- had locked and not deleted: whoever comes next sees that by its xmax. From then on
+-- it is a suspect, and each attempt at it is written down before it begins.
 CREATE TABLE {schema}.pending_events (
 	aggregate    uuid        NOT NULL, -- a digest of its type and id
 	seq          bigint      NOT NULL,
@@ -34,6 +38,9 @@ CREATE TABLE {schema}.pending_events (
 	attempts     smallint    NOT NULL CHECK (attempts BETWEEN 0 AND 32766), -- used up so far
 	available_at timestamptz NOT NULL,
 	published_at timestamptz NOT NULL,
+	suspect      boolean     NOT NULL DEFAULT false, -- a transaction that had it came to nothing
+	claimed_at   timestamptz, -- of a suspect: an attempt has begun, and nobody has said how it ended
+	claimed_by   text,
 	PRIMARY KEY (aggregate, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pending_events_due ON {schema}.pending_events (available_at);
@@ -113,7 +120,7 @@ CREATE FUNCTION {schema}.publish_event(
 	p_type text, p_aggregate_type text, p_aggregate_id text, p_organization text, p_version integer, p_capability bigint,
 	p_id uuid, p_payload text, p_occurred_at timestamptz, -- NULL: now
 	p_wake boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
 AS $$
@@ -164,7 +171,7 @@ CREATE FUNCTION {schema}.publish(event_type text, aggregate_id text, payload jso
 	occurred_at timestamptz DEFAULT NULL, -- when it happened; now where NULL
 	organization_id text DEFAULT NULL)    -- where the payload does not name it
 RETURNS uuid
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 #variable_conflict use_variable
@@ -279,16 +286,32 @@ BEGIN
 	END IF;
 END $$;
 
+-- Whether a transaction that had a row is known to have been rolled back, or to
+-- have ended with its session: a row's xmax is that of the last one which locked or
+-- tried to delete it.
+CREATE FUNCTION {schema}.came_to_nothing(p_xmax xid) RETURNS boolean
+LANGUAGE sql STABLE
+RETURN (
+	SELECT COALESCE(pg_xact_status(CASE WHEN x.full < n.next THEN x.full ELSE x.full - 4294967296 END::text::xid8) = 'aborted', false)
+	FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n
+	CROSS JOIN LATERAL (SELECT ((n.next >> 32) << 32) + p_xmax::text::bigint AS full) x
+	WHERE p_xmax::text <> '0' AND (x.full < n.next OR x.full >= 4294967296) -- one of no epoch is none
+);
+
 -- Locks aggregates for the rest of the transaction, those that nobody else has,
 -- and answers the first events of each that is locked, in order: as many as make
--- p_limit in all, and one more of each, the aggregates as they are given. The lock is taken in a statement before the one that reads,
--- which therefore sees everything that the last holder has done. An event whose
--- row is missing has no type.
+-- p_limit in all, and one more of each, the aggregates as they are given. The lock
+-- is taken in a statement before the one that reads, which therefore sees everything
+-- that the last holder has done. An event whose row is missing has no type.
+--
+-- The rows are locked too, in the weakest way, so that they tell of it should the
+-- transaction come to nothing; but not where p_alone says that the attempt will be
+-- written down.
 --
 -- Answers one row more, without an aggregate: the number of those locked in seq,
 -- and the time in published_at.
-CREATE FUNCTION {schema}.take_events(p_aggregates uuid[], p_limit integer)
-RETURNS TABLE (aggregate uuid, seq bigint, id uuid, attempts smallint, due boolean, capability bigint,
+CREATE FUNCTION {schema}.take_events(p_aggregates uuid[], p_limit integer, p_alone boolean)
+RETURNS TABLE (aggregate uuid, seq bigint, id uuid, attempts smallint, due boolean, suspect boolean, claimed boolean, capability bigint,
 	type text, aggregate_type text, aggregate_id text, organization_id text, version integer,
 	occurred_at timestamptz, published_at timestamptz, trace_context text, payload text)
 LANGUAGE plpgsql VOLATILE
@@ -300,6 +323,7 @@ DECLARE
 	v_now    timestamptz;
 	v_try    record;
 	v_locked uuid[] := '{}';
+	v_each   integer;
 BEGIN
 	FOR v_try IN
 		SELECT aggregate_lock(a) AS lock, array_agg(a) AS aggregates FROM unnest(p_aggregates) a GROUP BY 1 ORDER BY 1
@@ -309,18 +333,44 @@ BEGIN
 		END IF;
 	END LOOP;
 	v_now := clock_timestamp();
+	v_each := p_limit / NULLIF(cardinality(v_locked), 0) + 1;
+	IF NOT p_alone THEN
+		UPDATE pending_events p SET suspect = true
+		FROM unnest(v_locked) l(aggregate)
+		CROSS JOIN LATERAL (
+			SELECT h.seq, h.suspect, h.xmax AS had FROM pending_events h WHERE h.aggregate = l.aggregate ORDER BY h.seq LIMIT v_each) x
+		WHERE p.aggregate = l.aggregate AND p.seq = x.seq AND NOT x.suspect AND came_to_nothing(x.had);
+		PERFORM FROM unnest(v_locked) l(aggregate)
+		CROSS JOIN LATERAL (
+			SELECT FROM pending_events h WHERE h.aggregate = l.aggregate ORDER BY h.seq LIMIT v_each FOR KEY SHARE) x;
+	END IF;
 	RETURN QUERY
-	SELECT p.aggregate, p.seq, p.id, p.attempts, p.available_at <= v_now, p.capability,
+	SELECT p.aggregate, p.seq, p.id, p.attempts, p.available_at <= v_now, p.suspect, p.claimed_at IS NOT NULL, p.capability,
 		e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.occurred_at, p.published_at, e.trace_context, e.payload::text
 	FROM unnest(p_aggregates) WITH ORDINALITY l(aggregate, n)
 	CROSS JOIN LATERAL (
 		SELECT p.* FROM pending_events p WHERE p.aggregate = l.aggregate
-		ORDER BY p.seq LIMIT p_limit / NULLIF(cardinality(v_locked), 0) + 1) p
+		ORDER BY p.seq LIMIT v_each) p
 	LEFT JOIN LATERAL (SELECT e.* FROM events e WHERE e.day = p.day AND e.id = p.id OFFSET 0) e ON true
 	WHERE l.aggregate = ANY (v_locked) AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = l.aggregate)
 	ORDER BY l.n, p.seq;
-	RETURN QUERY SELECT NULL::uuid, cardinality(v_locked)::bigint, NULL::uuid, NULL::smallint, NULL::boolean, NULL::bigint,
+	RETURN QUERY SELECT NULL::uuid, cardinality(v_locked)::bigint, NULL::uuid, NULL::smallint, NULL::boolean, NULL::boolean, NULL::boolean, NULL::bigint,
 		NULL::text, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::timestamptz, v_now, NULL::text, NULL::text;
+END $$;
+
+-- Writes down that an attempt at an event begins, while another session has the
+-- lock of its aggregate. Answers false where the event is not pending with these
+-- attempts any more.
+CREATE FUNCTION {schema}.claim_event(p_aggregate uuid, p_seq bigint, p_attempts smallint, p_by text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+	UPDATE pending_events p SET suspect = true, claimed_at = clock_timestamp(), claimed_by = p_by
+	WHERE p.aggregate = p_aggregate AND p.seq = p_seq AND p.attempts = p_attempts;
+	RETURN FOUND;
 END $$;
 
 -- Marks an event as projected, in the transaction that has done so: PW003 where
@@ -373,7 +423,7 @@ BEGIN
 		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
 	END IF;
 	IF p_outcome IN (2, 4) THEN
-		UPDATE pending_events p SET available_at = v_retry, attempts = CASE p_outcome WHEN 2 THEN LEAST(p.attempts + 1, 32766) ELSE p.attempts END
+		UPDATE pending_events p SET available_at = v_retry, claimed_at = NULL, claimed_by = NULL, attempts = CASE p_outcome WHEN 2 THEN LEAST(p.attempts + 1, 32766) ELSE p.attempts END
 		WHERE p.aggregate = p_aggregate AND p.seq = p_seq AND p.attempts = p_attempts
 		RETURNING p.* INTO v_event;
 	ELSE
@@ -414,7 +464,7 @@ END $$;
 -- later ones of its aggregate, where it has held those up, and otherwise after
 -- what has been projected meanwhile. False: there is no such dead event.
 CREATE FUNCTION {schema}.retry_event(p_id uuid) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 DECLARE
@@ -445,7 +495,7 @@ END $$;
 -- The aggregate that a dead event holds up goes on without it. The event stays
 -- among the dead. False: it holds up none.
 CREATE FUNCTION {schema}.skip_event(p_id uuid) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 BEGIN
@@ -517,19 +567,19 @@ $$;
 
 -- Empties a day of the outbox, as empty_leaf does one of the jobs'.
 CREATE FUNCTION {schema}.empty_event_leaf(p_parent text, p_day integer, p_tries integer) RETURNS text
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 SET jit = off
 AS $$
 DECLARE
-	v_leaf text := p_parent || '_d' || p_day;
+	v_leaf text := leaf(p_parent, p_day);
 BEGIN
-	IF p_day >= day_of(clock_timestamp()) OR to_regclass(v_leaf) IS NULL THEN
+	IF p_day >= day_of(clock_timestamp()) OR p_parent NOT IN ('events', 'event_outcomes', 'event_errors') OR to_regclass(v_leaf) IS NULL THEN
 		RETURN 'needed';
 	END IF;
 	IF p_parent = 'events' THEN
 		BEGIN
-			EXECUTE format('LOCK TABLE ONLY %I IN SHARE MODE NOWAIT', v_leaf);
+			EXECUTE format('LOCK TABLE ONLY %s IN SHARE MODE NOWAIT', v_leaf);
 		EXCEPTION WHEN lock_not_available THEN
 			RETURN 'locked';
 		END;
@@ -583,7 +633,7 @@ SELECT e.id, NULLIF(e.organization_id, '') AS organization_id, e.aggregate_type,
 		WHEN p.attempts > 0 THEN 'retrying'
 		ELSE 'pending'
 	END AS status,
-	o.claimed_at, o.claimed_by,
+	COALESCE(o.claimed_at, p.claimed_at) AS claimed_at, COALESCE(o.claimed_by, p.claimed_by) AS claimed_by,
 	CASE o.outcome WHEN 1 THEN o.processed_at END AS processed_at,
 	COALESCE(o.attempts, p.attempts, 0)::integer AS attempts,
 	x.code AS last_error_code, x.summary AS last_error, e.seq
