@@ -45,7 +45,7 @@ const (
 	skewWarn    = 2 * time.Second
 	queueWarn   = 0.1
 	queueFail   = 0.5
-	booksWithin = 800 * time.Millisecond
+	booksWithin = 600 * time.Millisecond
 	listenLimit = 5 * time.Second
 	deadFloor   = 100_000 // dead rows that no table is small enough to mind
 )

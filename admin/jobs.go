@@ -23,14 +23,15 @@ const (
 	StateStranded task.State = "stranded"
 	// StateQuarantined is a job whose row is gone, which was set aside.
 	StateQuarantined task.State = "quarantined"
-	// StateLost is a job that is in no place at all, which cannot be.
+	// StateLost is a job that is in no place at all, which cannot be. No list looks
+	// for those: [Client.Doctor] does.
 	StateLost task.State = "lost"
 )
 
 // States are those that a [JobFilter] can name.
 var states = []task.State{
 	task.StatePending, task.StateScheduled, task.StateRetrying, StateStranded, task.StateLeased, task.StateBlocked,
-	task.StateCompleted, task.StateDead, task.StateCancelled, StateQuarantined, StateLost,
+	task.StateCompleted, task.StateDead, task.StateCancelled, StateQuarantined,
 }
 
 // States returns the states that a [JobFilter] can name.

@@ -74,7 +74,6 @@ func questions(t *testing.T, pool *pgxpool.Pool, c *admin.Client, page admin.Pag
 		"jobs blocked: none":     jobs(admin.JobFilter{State: task.StateBlocked}),
 		"jobs completed":         jobs(admin.JobFilter{State: task.StateCompleted}),
 		"jobs cancelled: none":   jobs(admin.JobFilter{State: task.StateCancelled}),
-		"jobs lost: none":        jobs(admin.JobFilter{State: admin.StateLost}),
 		"jobs dead":              jobs(admin.JobFilter{State: task.StateDead}),
 		"jobs dead, a code":      jobs(admin.JobFilter{State: task.StateDead, ErrorCode: "timeout"}),
 		"jobs of a code":         jobs(admin.JobFilter{ErrorCode: "timeout"}),
@@ -218,4 +217,51 @@ func TestEstimates(t *testing.T) {
 	require.Greater(t, len(groups.Groups), 10)
 	require.True(t, groups.Groups[0].Count.Estimate)
 	require.False(t, groups.Groups[1].Count.Estimate)
+}
+
+// Everything works in the modes of the driver that need no session, for a role
+// whose search_path is empty and whose transactions are serializable.
+func TestInEveryMode(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]pgx.QueryExecMode{
+		"cache_describe": pgx.QueryExecModeCacheDescribe, "exec": pgx.QueryExecModeExec, "simple_protocol": pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool, _ := open(t)
+			fill(t, pool, 200)
+			config := pool.Config()
+			config.MaxConns = 1 // no call needs a second one while it holds the first
+			config.ConnConfig.DefaultQueryExecMode = mode
+			config.ConnConfig.RuntimeParams["search_path"] = ""
+			config.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+			narrow, err := pgxpool.NewWithConfig(t.Context(), config)
+			require.NoError(t, err)
+			t.Cleanup(narrow.Close)
+			c := admin.New(narrow, admin.Options{})
+			for question, ask := range questions(t, pool, c, admin.Page{Limit: 7, Budget: 20}) {
+				require.NoError(t, ask(t.Context()), question)
+			}
+			ids, _ := pages(t, c, admin.JobFilter{State: task.StateDead}, admin.Page{Limit: 3})
+			require.Len(t, ids, 10)
+			ids, _ = pages(t, c, admin.JobFilter{State: task.StatePending}, admin.Page{Limit: 3})
+			require.NotEmpty(t, ids)
+			require.NoError(t, c.RetryJob(t.Context(), query[uuid.UUID](t, pool, `SELECT job_id FROM pawl.dead_letters LIMIT 1`), ""))
+			_, err = c.CancelJob(t.Context(), ids[0], "")
+			require.NoError(t, err)
+			_, err = c.PauseQueue(t.Context(), "q1", "")
+			require.NoError(t, err)
+			run, err := c.Redrive(t.Context(), admin.RedriveOptions{Filter: admin.DeadFilter{ErrorCode: "timeout"}, Rate: 1000, Attempts: 2})
+			require.NoError(t, err)
+			require.NotZero(t, run.Redriven)
+			_, err = c.PurgeDead(t.Context(), admin.DeadFilter{All: true}, "", nil)
+			require.NoError(t, err)
+			require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.dead_letters`))
+			checks, err := c.Doctor(t.Context(), admin.DoctorOptions{})
+			require.NoError(t, err)
+			for _, check := range checks {
+				require.NotEqual(t, admin.FindingUnknown, check.Finding, "%s: %s", check.Name, check.Text)
+			}
+		})
+	}
 }

@@ -169,7 +169,7 @@ func (p *paging) flags(cmd *cobra.Command) {
 // budget is the flag of a list whose filters may have no index.
 func (p *paging) budget(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&p.page.Budget, "budget", 0, "how many `rows` to look at for a page, 50000 by default")
-	cmd.Flags().DurationVar(&p.page.Within, "within", 0, "for how `long` to look for a page, 700ms by default")
+	cmd.Flags().DurationVar(&p.page.Within, "within", 0, "for how `long` to look for a page, 600ms by default")
 }
 
 // group is a command of commands.

@@ -50,7 +50,6 @@ const (
 	StateDead        = "dead"
 	StateCancelled   = "cancelled"
 	StateQuarantined = "quarantined"
-	StateLost        = "lost"
 )
 
 // ArgFilter asks for a value at a path of a payload.
@@ -171,7 +170,7 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 		s.rows = `SELECT q.job_id AS id, q.job_day AS day, q.queue AS text, 0::bigint AS n, q.found_at AS at, 'quarantined' AS state
 			FROM ` + schema + `.quarantine q WHERE q.queue <> '` + OutboxQueue + `' AND (NOT $1::boolean OR (q.found_at, q.job_id) < ($4::timestamptz, $5::text::uuid))
 			AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL ORDER BY q.found_at DESC, q.job_id DESC`
-	case "", StateCompleted, StateCancelled, StateLost:
+	case "", StateCompleted, StateCancelled:
 		if f.ErrorCode != "" {
 			s.name = "errors"
 			s.rows = `SELECT e.job_id AS id, NULL::integer AS day, e.code AS text, e.attempt::bigint AS n, e.at AS at, '' AS state, e.day AS on_day
@@ -184,13 +183,8 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 			s.rows = `SELECT j.id, j.day, '' AS text, 0::bigint AS n, NULL::timestamptz AS at, '' AS state FROM ` + schema + `.jobs j
 				WHERE (NOT $1::boolean OR j.id < $5::text::uuid) AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL AND $4::timestamptz IS NULL ORDER BY j.id DESC`
 		}
-		outcome := map[string]string{StateCompleted: "1", StateCancelled: "5"}[f.State]
-		switch {
-		case outcome != "":
+		if outcome := map[string]string{StateCompleted: "1", StateCancelled: "5"}[f.State]; outcome != "" {
 			s.where = append(s.where, `EXISTS (SELECT FROM `+schema+`.outcomes o WHERE o.job_id = s.id AND (s.day IS NULL OR o.day >= s.day) AND o.outcome = `+outcome+`)`)
-		case f.State == StateLost:
-			s.where = append(s.where, `NOT EXISTS (SELECT FROM `+schema+`.outcomes o WHERE o.job_id = s.id AND (s.day IS NULL OR o.day >= s.day))`,
-				`NOT EXISTS (SELECT FROM `+schema+`.unfinished u WHERE u.id = s.id)`, `NOT EXISTS (SELECT FROM `+schema+`.quarantine q WHERE q.job_id = s.id)`)
 		}
 	default:
 		return s, fmt.Errorf("there is no state %q", f.State)
@@ -263,9 +257,9 @@ func (r *Reading) scan(ctx context.Context, s source, scan Scan) (*Scanned, erro
 		WITH scanned AS MATERIALIZED (
 			SELECT row_number() OVER () AS nth, s.* FROM (SELECT s.* FROM (%s) s LIMIT %d) s
 		), matched AS MATERIALIZED (
-			SELECT s.nth FROM scanned s CROSS JOIN LATERAL (%s) j WHERE %s ORDER BY s.nth LIMIT %d
+			SELECT s.* FROM scanned s CROSS JOIN LATERAL (%s) j WHERE %s ORDER BY s.nth LIMIT %d
 		)
-		SELECT s.nth, s.id::text, s.text, s.n, s.at, (%s)::integer, true FROM matched m JOIN scanned s ON s.nth = m.nth
+		SELECT s.nth, s.id::text, s.text, s.n, s.at, (%s)::integer, true FROM matched s
 		UNION ALL
 		(SELECT s.nth, s.id::text, s.text, s.n, s.at, (%s)::integer, false FROM scanned s WHERE $6::integer IS NOT NULL ORDER BY s.nth DESC LIMIT 1)
 		ORDER BY 7 DESC, 1`, s.rows, scan.Rows, s.job, where, scan.Limit, onDay, onDay),
