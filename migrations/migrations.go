@@ -120,6 +120,11 @@ func Up(ctx context.Context, db DB, opts Options) error {
 			return fmt.Errorf("migrate schema %s: migration %d (%s): %w", schema, m.number, m.name, err)
 		}
 	}
+	if applied < len(migrations) {
+		if _, err := tx.Exec(ctx, epilogue(schema)); err != nil {
+			return fmt.Errorf("migrate schema %s: %w", schema, err)
+		}
+	}
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("migrate schema %s: %w", schema, err)
 	}
@@ -170,6 +175,7 @@ func SQL(from int, opts Options) (string, error) {
 		fmt.Fprintf(&b, "\n-- migration %d: %s\n", m.number, m.name)
 		b.WriteString(m.render(schema))
 	}
+	b.WriteString(epilogue(schema))
 	return b.String(), nil
 }
 
@@ -178,6 +184,9 @@ func SQL(from int, opts Options) (string, error) {
 // what was committed before it began.
 func prelude(schema string) string {
 	return fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d);
+-- What the bodies of functions and views mean is settled here: nobody's operators
+-- but the system's.
+SELECT set_config('pawl.search_path', current_setting('search_path'), true), set_config('search_path', 'pg_catalog, pg_temp', true);
 DO %[3]s BEGIN
 	-- IF NOT EXISTS would want the right to create schemas even then.
 	IF to_regnamespace(%[4]s) IS NULL THEN
@@ -190,6 +199,17 @@ CREATE TABLE IF NOT EXISTS %[2]s.migrations (
 	applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 `, lockKey("migrate", schema), ident(schema), dollar(schema), literal(ident(schema)))
+}
+
+// epilogue keeps the functions from everybody who was not given them by [Grants]:
+// by default PUBLIC may call any, and some run with the rights of their owner. It
+// stands here and not beside each, so that none of a later migration is forgotten.
+// The owner needs no right.
+func epilogue(schema string) string {
+	return fmt.Sprintf(`
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA %s FROM PUBLIC;
+SELECT set_config('search_path', current_setting('pawl.search_path'), true);
+`, ident(schema))
 }
 
 func (m migration) render(schema string) string {

@@ -207,10 +207,8 @@ func (o *Operator) Purge(ctx context.Context, tx pgx.Tx, f *LetterFilter, scan S
 	for i, id := range found.IDs {
 		texts[i] = id.String()
 	}
-	tag, err := tx.Exec(ctx, `DELETE FROM `+o.schema+`.dead_letters d USING (
-			SELECT d.job_id FROM unnest($1::text[]::uuid[]) u(id) JOIN `+o.schema+`.dead_letters d ON d.job_id = u.id ORDER BY d.job_id FOR UPDATE OF d SKIP LOCKED
-		) x WHERE d.job_id = x.job_id`, texts)
-	return int(tag.RowsAffected()), found, err
+	err = tx.QueryRow(ctx, `SELECT `+o.schema+`.purge_letters($1::text[]::uuid[])`, texts).Scan(&removed)
+	return removed, found, err
 }
 
 // RunJobNow makes a job that waits for its time due, in the caller's transaction,

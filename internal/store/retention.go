@@ -127,20 +127,41 @@ func (s *Store) Empty(ctx context.Context, l Leaf, tries int) (answer Emptying, 
 // using the table, without keeping others from it, for as long as ctx allows;
 // then the next call goes on. Gone is false for a leaf that turned out to be in
 // use.
+//
+// A role that does not own the table cannot do that. Then a function detaches the
+// leaf, which waits for nobody: gone is false too where somebody had the table
+// locked all the time.
 func (s *Store) Remove(ctx context.Context, l Leaf) (gone bool, err error) {
-	name := pgx.Identifier{fmt.Sprintf("%s_d%d", l.Parent, l.Day)}.Sanitize()
-	alter := `ALTER TABLE ` + s.schema + `.` + l.Parent + ` DETACH PARTITION ` + s.schema + `.` + name
-	switch l.State {
-	case Attached:
-		err = s.alone(ctx, alter+" CONCURRENTLY")
-	case Pending:
-		err = s.alone(ctx, alter+" FINALIZE")
-	}
-	if err != nil {
-		return false, err
+	if l.State == Attached || l.State == Pending {
+		detached, err := s.detach(ctx, l)
+		if err != nil || !detached {
+			return false, err
+		}
 	}
 	err = s.callRow(ctx, `SELECT `+s.schema+`.drop_leaf($1, $2)`, []any{l.Parent, l.Day}, &gone)
 	return gone, err
+}
+
+// detachTries is how often a role that does not own the tables tries to detach a
+// leaf, some ten milliseconds apart.
+const detachTries = 100
+
+func (s *Store) detach(ctx context.Context, l Leaf) (detached bool, err error) {
+	parent := s.schema + `.` + pgx.Identifier{l.Parent}.Sanitize()
+	var owner bool
+	err = s.callRow(ctx, `SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_catalog.pg_class c WHERE c.oid = to_regclass($1::text)`, []any{parent}, &owner)
+	if err != nil {
+		return false, err
+	}
+	if !owner {
+		err = s.callRow(ctx, `SELECT `+s.schema+`.detach_leaf($1, $2, $3)`, []any{l.Parent, l.Day, detachTries}, &detached)
+		return detached, err
+	}
+	alter := `ALTER TABLE ` + parent + ` DETACH PARTITION ` + s.schema + `.` + pgx.Identifier{fmt.Sprintf("%s_d%d", l.Parent, l.Day)}.Sanitize()
+	if l.State == Pending {
+		return true, s.alone(ctx, alter+" FINALIZE")
+	}
+	return true, s.alone(ctx, alter+" CONCURRENTLY")
 }
 
 // alone runs a statement that has to be outside of any transaction.

@@ -13,20 +13,32 @@ import (
 )
 
 // Migrated returns a pool on a new database with Pawl's schema under its
-// default name, cloned from one that was migrated once for all tests.
+// default name, cloned from one that was migrated once for all tests. The pool's
+// role owns everything; [As] is for those that do not.
 func Migrated(t testing.TB, opts ...Option) *pgxpool.Pool {
 	t.Helper()
 	text, err := migrations.SQL(0, migrations.Options{})
 	if err != nil {
 		t.Fatalf("testdb: %v", err)
 	}
-	sum := sha256.Sum256([]byte(text))
+	rights, err := grants()
+	if err != nil {
+		t.Fatalf("testdb: %v", err)
+	}
+	sum := sha256.Sum256([]byte(text + rights))
 	return Template(t, "pawl_"+hex.EncodeToString(sum[:8]), func(ctx context.Context, url string) error {
+		if err := makeRoles(ctx); err != nil {
+			return err
+		}
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
-		return migrations.Up(ctx, conn, migrations.Options{})
+		if err := migrations.Up(ctx, conn, migrations.Options{}); err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, rights)
+		return err
 	}, opts...)
 }

@@ -186,14 +186,21 @@ CREATE TABLE {schema}.quarantine (
 -- wait for every open enqueue. Rows are only added to them until they are
 -- emptied, long before they need freezing, so a vacuum after inserts would be in
 -- vain; and it would hold a lock that emptying does not wait for.
+--
+-- Only the owner of a table may do that, and the caller need not be: this, like
+-- every function that runs with the rights of its owner, does so for known tables
+-- of the schema alone, whatever else of their names the caller may have.
 CREATE FUNCTION {schema}.ensure_day(p_day integer, p_parents text[] DEFAULT '{jobs,outcomes,job_errors}') RETURNS void
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 DECLARE
 	v_parent text;
 	v_leaf   text;
 BEGIN
+	IF NOT p_parents <@ '{jobs,outcomes,job_errors,archive,events,event_outcomes,event_errors}' THEN
+		RAISE EXCEPTION 'some of these tables have no days: %', p_parents;
+	END IF;
 	FOREACH v_parent IN ARRAY p_parents LOOP
 		v_leaf := v_parent || '_d' || p_day;
 		CONTINUE WHEN to_regclass(v_leaf) IS NOT NULL;

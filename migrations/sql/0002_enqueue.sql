@@ -77,7 +77,7 @@ CREATE FUNCTION {schema}.enqueue_job(
 	p_run_at timestamp with time zone, p_delay_us bigint, -- due at p_run_at, or where that is NULL after the delay
 	p_id uuid, p_args jsonb, p_organization text, p_trace text, p_wake boolean)
 RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 AS $$
 DECLARE
 	v_now    timestamp with time zone := pg_catalog.clock_timestamp();
@@ -114,7 +114,7 @@ CREATE FUNCTION {schema}.enqueue_jobs(
 	p_keep_us bigint, p_wake boolean, p_order text[], -- members of the payload; NULL: no order
 	p_trace text,
 	OUT scheduled boolean, OUT duplicates text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
 AS $$

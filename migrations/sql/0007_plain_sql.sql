@@ -277,7 +277,7 @@ CREATE FUNCTION {schema}.enqueue(kind text, args jsonb,
 	attempts integer DEFAULT NULL,     -- in all; as declared where NULL
 	organization_id text DEFAULT NULL, -- where the arguments do not name it
 	OUT id uuid, OUT duplicate boolean, OUT same_args boolean, OUT state text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 #variable_conflict use_variable

@@ -4,7 +4,7 @@
 -- it, which is asked to end it and gives it no other attempt; how it had ended
 -- before; or NULL for a job that there is no trace of.
 CREATE FUNCTION {schema}.cancel(id uuid) RETURNS text
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
 AS $$
@@ -103,7 +103,7 @@ END $$;
 -- Cancels all jobs of an organization: those that wait at once, and those that
 -- workers have by asking them. Reads every waiting job.
 CREATE FUNCTION {schema}.cancel_organization(organization_id text, OUT cancelled bigint, OUT requested bigint)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 SET jit = off
 AS $$
@@ -215,7 +215,7 @@ END $$;
 -- Nothing is claimed from a paused queue, by any process; what is running goes
 -- on. Answers whether that was a change.
 CREATE FUNCTION {schema}.pause(queue text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 BEGIN
@@ -224,7 +224,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION {schema}.resume(queue text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 BEGIN

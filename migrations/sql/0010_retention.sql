@@ -161,7 +161,7 @@ END $$;
 -- those that have ended. Answers how many, and after which the next page begins,
 -- NULL for none.
 CREATE FUNCTION {schema}.archive_jobs(p_day integer, p_after uuid, p_limit integer, OUT moved bigint, OUT next uuid)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
 SET lock_timeout = '1s'
@@ -175,12 +175,12 @@ BEGIN
 	END IF;
 	EXECUTE format('
 		WITH page AS MATERIALIZED (
-			SELECT j.id FROM %1$I j WHERE j.id > $1 ORDER BY j.id LIMIT $2
+			SELECT j.id FROM %1$s j WHERE j.id > $1 ORDER BY j.id LIMIT $2
 		), finished AS MATERIALIZED (
 			SELECT p.id, o.* FROM page p CROSS JOIN LATERAL (
 				SELECT o.outcome, o.attempts, o.claimed_at, o.finished_at FROM outcomes o WHERE o.job_id = p.id AND o.day >= $3 LIMIT 1) o
 		), gone AS (
-			DELETE FROM %1$I j USING finished f WHERE j.id = f.id
+			DELETE FROM %1$s j USING finished f WHERE j.id = f.id
 			RETURNING j.*, f.outcome, f.attempts, f.claimed_at, f.finished_at
 		), moved AS (
 			INSERT INTO archive (day, id, kind, queue, version, capability, priority, organization_id, status, attempts, max_attempts,
@@ -190,27 +190,33 @@ BEGIN
 				g.run_at, g.enqueued_at, g.claimed_at, g.finished_at, $5, g.idempotency_key, g.order_key, g.trace_context, g.args
 			FROM gone g ON CONFLICT DO NOTHING
 		)
-		SELECT (SELECT count(*) FROM gone), (SELECT p.id FROM page p ORDER BY p.id DESC LIMIT 1)', 'jobs_d' || p_day)
+		SELECT (SELECT count(*) FROM gone), (SELECT p.id FROM page p ORDER BY p.id DESC LIMIT 1)', {schema_text} || '.jobs_d' || p_day)
 	INTO moved, next USING p_after, p_limit, p_day, v_day, v_now;
 END $$;
+
+-- The name of a partition with its schema: without, one of the caller's own
+-- temporary tables could stand for one that is not there.
+CREATE FUNCTION {schema}.leaf(p_parent text, p_day integer) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN {schema_text} || '.' || quote_ident(p_parent || '_d' || p_day);
 
 -- Empties a day of a table, unless something still needs it or somebody has it
 -- locked. Every claim holds the partition for a moment, so it is tried p_tries
 -- times, some milliseconds apart; it never stands in the queue for the lock,
 -- where everybody else would wait behind it.
 CREATE FUNCTION {schema}.empty_leaf(p_parent text, p_day integer, p_tries integer) RETURNS text
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 SET jit = off
 AS $$
 DECLARE
-	v_leaf text := p_parent || '_d' || p_day;
+	v_leaf text := leaf(p_parent, p_day);
 BEGIN
-	IF p_day >= day_of(clock_timestamp()) OR to_regclass(v_leaf) IS NULL THEN
+	IF p_day >= day_of(clock_timestamp()) OR p_parent NOT IN ('jobs', 'outcomes', 'job_errors', 'archive') OR to_regclass(v_leaf) IS NULL THEN
 		RETURN 'needed';
 	END IF;
 	BEGIN
-		EXECUTE format('LOCK TABLE ONLY %I IN SHARE MODE NOWAIT', v_leaf);
+		EXECUTE format('LOCK TABLE ONLY %s IN SHARE MODE NOWAIT', v_leaf);
 	EXCEPTION WHEN lock_not_available THEN
 		RETURN 'locked';
 	END;
@@ -230,7 +236,8 @@ BEGIN
 END $$;
 
 -- Empties a leaf, of which nothing is needed any more, between the statements
--- of others: it never waits in front of them. Answers as empty_leaf does.
+-- of others: it never waits in front of them. Answers as empty_leaf does. Not for
+-- anybody else, since it takes any table.
 CREATE FUNCTION {schema}.truncate_leaf(p_leaf text, p_tries integer) RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
@@ -238,8 +245,8 @@ AS $$
 BEGIN
 	FOR n IN 1 .. p_tries LOOP
 		BEGIN
-			EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE NOWAIT', p_leaf);
-			EXECUTE format('TRUNCATE ONLY %I', p_leaf);
+			EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE NOWAIT', p_leaf);
+			EXECUTE format('TRUNCATE ONLY %s', p_leaf);
 			RETURN 'emptied';
 		EXCEPTION WHEN lock_not_available THEN
 			PERFORM pg_sleep(0.003 + 0.014 * random());
@@ -248,22 +255,62 @@ BEGIN
 	RETURN 'locked';
 END $$;
 
+-- Detaches an empty day, for callers that do not own the tables: who does, does it
+-- CONCURRENTLY, which no function can. This one holds up everybody for a moment,
+-- and so waits for nobody. Answers whether it is detached.
+CREATE FUNCTION {schema}.detach_leaf(p_parent text, p_day integer, p_tries integer) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = {schema}, pg_temp
+AS $$
+DECLARE
+	v_leaf   text := leaf(p_parent, p_day);
+	v_parent text := {schema_text} || '.' || quote_ident(p_parent);
+	v_state  boolean;
+BEGIN
+	IF p_parent NOT IN ('jobs', 'outcomes', 'job_errors', 'archive', 'events', 'event_outcomes', 'event_errors') THEN
+		RETURN false;
+	END IF;
+	FOR n IN 1 .. p_tries LOOP
+		SELECT i.inhdetachpending INTO v_state FROM pg_inherits i WHERE i.inhrelid = to_regclass(v_leaf) AND i.inhparent = to_regclass(v_parent);
+		IF NOT FOUND THEN
+			RETURN to_regclass(v_leaf) IS NOT NULL;
+		ELSIF v_state THEN -- an owner was interrupted
+			EXECUTE format('ALTER TABLE %s DETACH PARTITION %s FINALIZE', v_parent, v_leaf);
+			RETURN true;
+		END IF;
+		BEGIN
+			EXECUTE format('LOCK TABLE ONLY %s, ONLY %s IN ACCESS EXCLUSIVE MODE NOWAIT', v_parent, v_leaf);
+			IF pg_relation_size(to_regclass(v_leaf)) > 0 THEN
+				RETURN false;
+			END IF;
+			EXECUTE format('ALTER TABLE %s DETACH PARTITION %s', v_parent, v_leaf);
+			RETURN true;
+		EXCEPTION WHEN lock_not_available THEN
+			PERFORM pg_sleep(0.003 + 0.014 * random());
+		END;
+	END LOOP;
+	RETURN false;
+END $$;
+
 -- Drops a day that has been detached. One that somebody has added to before it
 -- was detached comes back. Answers whether it is gone.
 CREATE FUNCTION {schema}.drop_leaf(p_parent text, p_day integer) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 SET lock_timeout = '100ms'
 AS $$
 DECLARE
-	v_leaf text := p_parent || '_d' || p_day;
+	v_leaf text := leaf(p_parent, p_day);
 BEGIN
-	EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', v_leaf);
-	IF pg_relation_size(quote_ident(v_leaf)::regclass) > 0 THEN
-		EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES IN (%s)', p_parent, v_leaf, p_day);
+	IF p_parent NOT IN ('jobs', 'outcomes', 'job_errors', 'archive', 'events', 'event_outcomes', 'event_errors') THEN
+		RAISE EXCEPTION 'table % has no days', p_parent;
+	END IF;
+	EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', v_leaf);
+	IF pg_relation_size(to_regclass(v_leaf)) > 0 THEN
+		EXECUTE format('ALTER TABLE %s.%I ATTACH PARTITION %s FOR VALUES IN (%s)', {schema_text}, p_parent, v_leaf, p_day);
 		RETURN false;
 	END IF;
-	EXECUTE format('DROP TABLE %I', v_leaf);
+	EXECUTE format('DROP TABLE %s', v_leaf);
 	RETURN true;
 END $$;
 

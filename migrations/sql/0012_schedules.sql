@@ -38,7 +38,7 @@ CREATE TABLE {schema}.schedule_requests (
 
 -- Asks for one job, as if there were a tick now.
 CREATE FUNCTION {schema}.run_schedule(kind text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 BEGIN
@@ -51,7 +51,7 @@ END $$;
 
 -- Answers whether that was a change.
 CREATE FUNCTION {schema}.pause_schedule(kind text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 BEGIN
@@ -63,7 +63,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION {schema}.resume_schedule(kind text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 BEGIN

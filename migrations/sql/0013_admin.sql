@@ -16,7 +16,7 @@ CREATE TABLE {schema}.audit (
 CREATE INDEX audit_began ON {schema}.audit (began_at, id);
 
 CREATE FUNCTION {schema}.record_audit(p_id uuid, p_by text, p_verb text, p_target text, p_things bigint, p_reason text) RETURNS void
-LANGUAGE sql VOLATILE
+LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 AS $$
 	INSERT INTO audit AS a (id, began_at, last_at, made_by, role, verb, target, things, reason)
@@ -91,7 +91,7 @@ CREATE INDEX redriven_open ON {schema}.redriven (redrive, job_id) WHERE outcome 
 -- dead. What somebody has locked, and what is not a dead letter, is passed over
 -- and not in the answer. An order key puts a job behind those that are there.
 CREATE FUNCTION {schema}.redrive(p_ids uuid[], p_redrive uuid, p_attempts smallint) RETURNS TABLE (id uuid, refused_for uuid)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
 SET lock_timeout = '5s'
@@ -190,11 +190,25 @@ BEGIN
 	END LOOP;
 END $$;
 
+-- Removes dead letters, but for those that somebody has locked. Answers how many.
+CREATE FUNCTION {schema}.purge_letters(p_ids uuid[]) RETURNS bigint
+LANGUAGE sql VOLATILE SECURITY DEFINER
+SET search_path = {schema}, pg_temp
+SET lock_timeout = '5s'
+AS $$
+	WITH known AS MATERIALIZED (
+		SELECT d.job_id FROM unnest(p_ids) u(id) JOIN dead_letters d ON d.job_id = u.id ORDER BY d.job_id FOR UPDATE OF d SKIP LOCKED
+	), gone AS (
+		DELETE FROM dead_letters d USING known k WHERE d.job_id = k.job_id RETURNING d.job_id
+	)
+	SELECT count(*) FROM gone
+$$;
+
 -- Looks at jobs of a redrive that it has not seen the end of, at most p_limit
 -- after p_after, counts those that have ended since, and answers the last one
 -- that it has looked at, NULL where there are no more.
 CREATE FUNCTION {schema}.redrive_ends(p_redrive uuid, p_after uuid, p_limit integer, OUT reached uuid)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
 SET lock_timeout = '5s'
@@ -229,7 +243,7 @@ END $$;
 -- blocked when it has to wait for its turn all the same, any other state where
 -- nothing has changed, or NULL for a job that there is no trace of.
 CREATE FUNCTION {schema}.run_now(p_id uuid) RETURNS text
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
 SET lock_timeout = '5s'

@@ -1,0 +1,67 @@
+package testdb
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pawlgo/pawl/migrations"
+)
+
+// The roles of the shared server that have the rights of [migrations.Grants] in
+// each database of [Migrated]. Like the server's other objects they stay on the
+// server of PAWL_DATABASE_URL.
+const (
+	Migrator = "testdb_migrator" // owns nothing
+	Worker   = "testdb_worker"
+	Producer = "testdb_producer"
+	Viewer   = "testdb_viewer"
+	Operator = "testdb_operator"
+)
+
+// rolePassword is that of all of them: whoever reaches the server of the tests
+// needs no secret.
+const rolePassword = "testdb"
+
+var allRoles = []string{Migrator, Worker, Producer, Viewer, Operator}
+
+// As returns a pool like another one that logs in as one of the roles. It is closed
+// at the end of the test. What the worker's handlers write to is in schema public,
+// where that role may use every table that is made from now on.
+func As(t testing.TB, pool *pgxpool.Pool, role string) *pgxpool.Pool {
+	t.Helper()
+	config := pool.Config()
+	config.ConnConfig.User, config.ConnConfig.Password = role, rolePassword
+	as, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatalf("testdb: connect as %s: %v", role, err)
+	}
+	t.Cleanup(func() { closePool(t, as, cleanupTimeout) })
+	return as
+}
+
+// makeRoles makes the roles, unless another test has.
+func makeRoles(ctx context.Context) error {
+	for _, role := range allRoles {
+		if err := onShared(ctx, fmt.Sprintf(`DO $$ BEGIN
+			PERFORM pg_catalog.pg_advisory_xact_lock(7302614);
+			IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '%[1]s') THEN
+				CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s';
+			END IF;
+		END $$`, role, rolePassword)); err != nil {
+			return fmt.Errorf("make the role %s: %w", role, err)
+		}
+	}
+	return nil
+}
+
+// grants are the rights of the roles in a database of Migrated.
+func grants() (string, error) {
+	text, err := migrations.Grants(migrations.Roles{Worker: Worker, Producer: Producer, Viewer: Viewer, Operator: Operator}, migrations.Options{})
+	return text + fmt.Sprintf(`
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO %[1]s;
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON SEQUENCES TO %[1]s;
+`, Worker), err
+}
