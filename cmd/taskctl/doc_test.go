@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// The guide has every command, and it and the package's doc every exit code.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/taskctl.md")
+	require.NoError(t, err)
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		require.NotEmpty(t, cmd.Short, cmd.CommandPath())
+		words := strings.Fields(strings.TrimPrefix(cmd.CommandPath(), "taskctl"))
+		if !cmd.HasSubCommands() && len(words) > 0 {
+			// One row is for several commands of a group.
+			found := false
+			for line := range strings.SplitSeq(string(guide), "\n") {
+				row := strings.Split(line, "|")
+				found = found || len(row) > 2 && strings.Contains(row[1], "`"+words[0]) && strings.Contains(row[1], words[len(words)-1])
+			}
+			require.True(t, found, "the guide lacks %s", cmd.CommandPath())
+		}
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk((&app{}).root())
+	for _, code := range []int{exitOK, exitBad, exitUsage, exitTrouble, exitNone, exitNotPossible, exitUnconfirmed, exitStopped, exitSchema, exitInterrupted} {
+		require.Contains(t, string(guide), fmt.Sprintf("| %d | ", code))
+		require.Regexp(t, fmt.Sprintf(`(?m)^//\t%d +\S`, code), string(doc))
+	}
+}
+
+// What a stranger has stored cannot move a terminal's cursor.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"straße ☃":      "straße ☃",
+		"a\nb\tc":       "a b c",
+		"\x1b[31mred":   `\x1b[31mred`,
+		"\u202egnirts":  `\x202egnirts`,
+		"nul\x00 \x7f ": `nul\x00 \x7f `,
+		"\xff":          "\uFFFD",
+	} {
+		require.Equal(t, want, plain(text))
+	}
+	require.Equal(t, longest, len([]rune(cell(strings.Repeat("é", 500)))))
+}
