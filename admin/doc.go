@@ -27,7 +27,9 @@
 //   - [Client.Doctor] gives up the one check that reads much after a second, unless
 //     it is told that there is time, and says so.
 //
-// Every call reads one snapshot, and holds no lock that work waits for.
+// Every answer is of one snapshot, but for those of [Client.Status] and
+// [Client.Doctor], which put several together. None holds a lock that work waits
+// for.
 //
 // # What a change does
 //
