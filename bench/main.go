@@ -143,6 +143,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		b.size = sizeQuick
 	}
 	var wrong []string
+	interrupted := false
 	machine, err := b.describe(ctx)
 	if err != nil {
 		return fail(exitFailed, err)
@@ -150,8 +151,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fmt.Fprintln(stdout, machine)
 	for _, s := range chosen {
 		if err := b.run(ctx, s); err != nil {
-			if ctx.Err() != nil {
-				return fail(exitInterrupted, errors.New("interrupted"))
+			if interrupted = ctx.Err() != nil; interrupted {
+				break // what was measured by now is reported
 			}
 			wrong = append(wrong, s.name)
 			fmt.Fprintf(stderr, "bench: %s: %v\n", s.name, err)
@@ -168,6 +169,9 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if err := report.writeMarkdown(*page, machine, strings.Join(append([]string{"go run ./bench"}, args...), " ")); err != nil {
 			return fail(exitFailed, err)
 		}
+	}
+	if interrupted {
+		return fail(exitInterrupted, errors.New("interrupted"))
 	}
 	if wrong != nil {
 		return fail(exitFailed, fmt.Errorf("could not measure all of: %s", strings.Join(wrong, ", ")))
