@@ -75,7 +75,7 @@ type Config struct {
 	// handler's context carries the span. docs/tracing.md has an example.
 	TracerProvider trace.TracerProvider
 
-	// Middleware runs around every handler, the first one outermost.
+	// Middleware runs around every handler and projection, the first one outermost.
 	Middleware []Middleware
 
 	// Lease is how long the jobs of a process that stopped are left alone

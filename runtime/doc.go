@@ -84,7 +84,9 @@
 // other, in as many transactions as [Relay].Concurrency; the events of one come in
 // the order of their commits, whatever process has it. A failure has the classes
 // that a handler's has; when the attempts are spent the event is dead, and blocks
-// its aggregate or is skipped, as it is declared. [EventStats] has the lag.
+// its aggregate or is skipped, as it is declared. An event that ends its process is
+// projected alone from then on, and dead after its attempts too. [EventStats] has
+// the lag.
 //
 // # Wake-ups
 //

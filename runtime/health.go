@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,6 +29,9 @@ type health struct {
 	contact atomic.Bool // there is a session
 	keeper  beat
 	sweeper beat
+
+	relay  beat        // of a worker with events
+	relays atomic.Bool // it is to turn
 }
 
 // beat is the pulse of a loop that has to turn.
@@ -53,6 +57,7 @@ func (b *beat) missed() string {
 func (h *health) init(c *Config) {
 	now := time.Now()
 	h.keeper.loop, h.keeper.period, h.keeper.made = "keeper of the lease", c.Heartbeat, now
+	h.relay.loop, h.relay.made = "relay", now // its period is set before it turns
 	h.sweeper.loop, h.sweeper.period, h.sweeper.made = "sweeper", max(c.Lease/15, sweepTimeout), now
 }
 
@@ -71,10 +76,13 @@ func (h *health) dead() string {
 	case phaseReturned:
 		return "Run has returned"
 	}
-	if reason := h.keeper.missed(); reason != "" {
+	if reason := cmp.Or(h.keeper.missed(), h.sweeper.missed()); reason != "" {
 		return reason
 	}
-	return h.sweeper.missed()
+	if h.relays.Load() {
+		return h.relay.missed()
+	}
+	return ""
 }
 
 // unready says why the worker takes no jobs, or is empty.
@@ -94,7 +102,7 @@ func (h *health) unready() string {
 }
 
 // Livez answers whether the worker's process should be left to live: 200 while
-// the loops that keep its lease and do its housekeeping turn, also before
+// the loops that keep its lease, do its housekeeping and project its events turn, also before
 // [Worker.Run] and while it drains; 503 with the reason when one has stood still
 // for several of its periods, or Run has returned. A database that is away is no
 // reason, since a restart would not bring it back.

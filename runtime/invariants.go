@@ -26,9 +26,9 @@ var ErrInvariant = errors.New("the books do not add up")
 type InvariantOptions struct {
 	// Schema is where Pawl's tables are; "pawl" where empty.
 	Schema string
-	// Days is how many days of jobs and outcomes are read through, today's being
+	// Days is how many days of jobs, events and outcomes are read through, today's being
 	// the first; two where zero, all that there are below zero. Unfinished jobs
-	// are looked at however old they are.
+	// and pending events are looked at however old they are.
 	Days int
 }
 
@@ -47,11 +47,25 @@ type Invariants struct {
 	Headless  Violation // first of their order key, yet neither waiting nor leased: the key stands still
 	OutOfTurn Violation // waiting or leased, although not the first of their order key
 	Stuck     Violation // of order keys whose turn nobody would give
+
+	Events EventInvariants
 }
 
-// Violation is jobs of which something is true that cannot be.
+// EventInvariants is what [CheckInvariants] finds of the outbox.
+type EventInvariants struct {
+	Pending int // events that are not projected yet
+	Blocked int // aggregates whose later events wait for a decision about a dead one
+
+	Lost     Violation // neither over nor pending: nobody would ever project them
+	Doubled  Violation // in two states at once, over twice, or stored twice
+	Homeless Violation // pending, without the row that holds their payload
+	Misfiled Violation // pending for another aggregate, or at another place in its order, than they were published
+	Stray    Violation // blocking an aggregate although they are not dead, or of another one
+}
+
+// Violation is jobs, or events, of which something is true that cannot be.
 type Violation struct {
-	Jobs int
+	Jobs int         // or events
 	IDs  []uuid.UUID // the first ten
 }
 
@@ -63,15 +77,20 @@ func (i *Invariants) Err() error {
 		what string
 		Violation
 	}{
-		{"are lost: they are in no place", i.Lost},
-		{"are doubled: they are in more than one place", i.Doubled},
-		{"are unfinished and have no row", i.Homeless},
-		{"are first of their order key, and neither wait nor run", i.Headless},
-		{"wait or run before it is their turn", i.OutOfTurn},
-		{"are behind an order key that nobody would give a turn", i.Stuck},
+		{"events are lost: they are in no state", i.Events.Lost},
+		{"events are doubled: they are in more than one state", i.Events.Doubled},
+		{"events are pending and have no row", i.Events.Homeless},
+		{"events are pending for another aggregate or out of their order", i.Events.Misfiled},
+		{"events block an aggregate and are not its dead one", i.Events.Stray},
+		{"jobs are lost: they are in no place", i.Lost},
+		{"jobs are doubled: they are in more than one place", i.Doubled},
+		{"jobs are unfinished and have no row", i.Homeless},
+		{"jobs are first of their order key, and neither wait nor run", i.Headless},
+		{"jobs wait or run before it is their turn", i.OutOfTurn},
+		{"jobs are behind an order key that nobody would give a turn", i.Stuck},
 	} {
 		if v.Jobs > 0 {
-			errs = append(errs, fmt.Errorf("%w: %d jobs %s, such as %v", ErrInvariant, v.Jobs, v.what, v.IDs))
+			errs = append(errs, fmt.Errorf("%w: %d %s, such as %v", ErrInvariant, v.Jobs, v.what, v.IDs))
 		}
 	}
 	return errors.Join(errs...)
@@ -79,10 +98,12 @@ func (i *Invariants) Err() error {
 
 // CheckInvariants holds the books against one another: every unfinished job is
 // in exactly one place, every job of the last days is finished once or
-// unfinished, and every order key has its one head. A violation means that
-// somebody has changed rows by hand, that the database has lost some, or a bug.
+// unfinished, and every order key has its one head; every event of the last days
+// is over once or pending, and every aggregate that is blocked has its dead event.
+// A violation means that somebody has changed rows by hand, that the database has
+// lost some, or a bug.
 //
-// It reads one snapshot on one connection and changes nothing. The locks that
+// It reads one snapshot for jobs and one for events, and changes nothing. The locks that
 // it takes keep nothing waiting but the emptying of old days, so it may run in
 // production, such as every hour or after a restore: beside a million finished
 // jobs and a hundred thousand waiting ones it takes a few seconds.
@@ -102,9 +123,17 @@ func CheckInvariants(ctx context.Context, pool *pgxpool.Pool, opts InvariantOpti
 	if err != nil {
 		return nil, fmt.Errorf("check the invariants: %w", err)
 	}
+	e, err := st.EventInvariants(ctx, cmp.Or(opts.Days, defaultInvariantDays), maxViolations)
+	if err != nil {
+		return nil, fmt.Errorf("check the invariants of events: %w", err)
+	}
 	return &Invariants{
 		Ready: v.Ready, Leased: v.Leased, Blocked: v.Blocked, Quarantined: v.Quarantined,
 		Lost: Violation(v.Lost), Doubled: Violation(v.Doubled), Homeless: Violation(v.Homeless),
 		Headless: Violation(v.Headless), OutOfTurn: Violation(v.OutOfTurn), Stuck: Violation(v.Stuck),
+		Events: EventInvariants{
+			Pending: e.Pending, Blocked: e.Blocked, Lost: Violation(e.Lost), Doubled: Violation(e.Doubled),
+			Homeless: Violation(e.Homeless), Misfiled: Violation(e.Misfiled), Stray: Violation(e.Stray),
+		},
 	}, nil
 }

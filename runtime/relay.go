@@ -134,7 +134,13 @@ func (r *relay) run(ctx context.Context) {
 	defer close(r.finished)
 	var batches sync.WaitGroup
 	defer batches.Wait()
+	health := &r.w.health
+	health.relay.period = r.turn()
+	health.relay.tick()
+	health.relays.Store(true)
+	defer health.relays.Store(false) // what it has begun has the limits of a shutdown
 	for ctx.Err() == nil {
+		health.relay.tick()
 		select {
 		case <-r.slots:
 		case <-ctx.Done():
@@ -167,6 +173,12 @@ func (r *relay) run(ctx context.Context) {
 			})
 		}
 	}
+}
+
+// turn is the longest that the loop may wait: for one of its transactions, or for
+// something to do.
+func (r *relay) turn() time.Duration {
+	return r.longest + stuckGrace + 3*batchTimeout + pickTimeout + r.w.config.Poll
 }
 
 // shares deals out aggregates.

@@ -124,6 +124,7 @@ func (r *relay) batch(ctx context.Context, aggregates []uuid.UUID, limit int, al
 func (b *batch) run() {
 	r, w := b.r, b.r.w
 	ctx := context.WithoutCancel(r.handlers)
+	w.health.relay.tick()
 	acquiring, cancel := context.WithTimeout(b.ctx, batchTimeout)
 	conn, err := w.user.Acquire(acquiring)
 	cancel()
@@ -244,7 +245,8 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 				row = dispatch.EventRow{Policy: dispatch.Policy{Attempts: 1, Unknown: 1, Timeout: time.Minute}, Project: r.unknown}
 			}
 			if b.alone && !b.claim(ctx, p, e) {
-				return nil, last
+				t.seen[e.Aggregate] = -1
+				continue
 			}
 			var gone bool
 			if v, yield, gone = b.one(p, e, row); gone {
@@ -357,7 +359,11 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 		OccurredAt: e.OccurredAt, PublishedAt: e.PublishedAt, Payload: e.Payload,
 	}
 	began := time.Now()
-	err := apart(func() error { return row.Project(projecting, &lentTx{boundTx{Tx: p.Tx, schema: w.schema}}, o) })
+	err := apart(func() error {
+		return w.throughEvent(projecting, o, func(ctx context.Context) error {
+			return row.Project(ctx, &lentTx{boundTx{Tx: p.Tx, schema: w.schema}}, o)
+		})
+	})
 	if !run.ended.CompareAndSwap(false, true) {
 		w.counters.events.stuck.Add(-1)
 		r.log(e).Warn("a stuck projection has returned", "after", time.Since(run.started))

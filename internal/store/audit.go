@@ -42,9 +42,9 @@ func (s *Store) Audit(ctx context.Context) (Audit, error) {
 	return a, err
 }
 
-// Violation is jobs of which something is true that cannot be.
+// Violation is jobs, or events, of which something is true that cannot be.
 type Violation struct {
-	Jobs int
+	Jobs int         // or events
 	IDs  []uuid.UUID // the first few
 }
 
@@ -101,16 +101,7 @@ func (s *Store) looks(v *Invariants, since int) []look {
 // them. It reads in one snapshot, locks nothing that live traffic wants, and
 // names at most so many ids of each violation.
 func (s *Store) Invariants(ctx context.Context, days, most int) (v Invariants, err error) {
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		// Before the snapshot is taken, so that no day of it is emptied meanwhile.
-		if _, err := tx.Exec(ctx, `LOCK TABLE `+s.schema+`.jobs, `+s.schema+`.outcomes IN ACCESS SHARE MODE`); err != nil {
-			return err
-		}
-		// One core is enough, and hashes of a million ids should fit.
-		if _, err := tx.Exec(ctx, `SELECT set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true),
-			set_config('work_mem', '64MB', true)`); err != nil {
-			return err
-		}
+	err = s.inSnapshot(ctx, s.schema+`.jobs, `+s.schema+`.outcomes`, func(tx pgx.Tx) error {
 		first := 0
 		if err := tx.QueryRow(ctx, `SELECT `+s.schema+`.day_of(clock_timestamp()) - $1::integer + 1,
 			count(*) FILTER (WHERE u.place = 'ready'), count(*) FILTER (WHERE u.place = 'leased'), count(*) FILTER (WHERE u.place = 'blocked'),
@@ -122,13 +113,34 @@ func (s *Store) Invariants(ctx context.Context, days, most int) (v Invariants, e
 			first = 0
 		}
 		for _, l := range s.looks(&v, first) {
-			err := tx.QueryRow(ctx, `WITH found (id) AS MATERIALIZED (`+l.ids+`)
-				SELECT (SELECT count(*) FROM found), ARRAY(SELECT f.id FROM found f LIMIT $1)`, most).Scan(&l.into.Jobs, &l.into.IDs)
-			if err != nil {
+			if err := l.find(ctx, tx, most); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	return v, err
+}
+
+// find counts what a look finds, and names at most so many.
+func (l look) find(ctx context.Context, tx pgx.Tx, most int) error {
+	return tx.QueryRow(ctx, `WITH found (id) AS MATERIALIZED (`+l.ids+`)
+		SELECT (SELECT count(*) FROM found), ARRAY(SELECT f.id FROM found f LIMIT $1)`, most).Scan(&l.into.Jobs, &l.into.IDs)
+}
+
+// inSnapshot runs do in a transaction that only reads, with one view of everything.
+// Days of the tables are not emptied meanwhile.
+func (s *Store) inSnapshot(ctx context.Context, tables string, do func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		// Before the snapshot is taken.
+		if _, err := tx.Exec(ctx, `LOCK TABLE `+tables+` IN ACCESS SHARE MODE`); err != nil {
+			return err
+		}
+		// One core is enough, and hashes of a million ids should fit.
+		if _, err := tx.Exec(ctx, `SELECT set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true),
+			set_config('work_mem', '64MB', true)`); err != nil {
+			return err
+		}
+		return do(tx)
+	})
 }

@@ -147,6 +147,25 @@ func Advance(ctx context.Context, q Querier, schema string, by time.Duration) er
 			UPDATE `+s+`.paused_queues SET paused_at = paused_at - by.d FROM by
 		), quarantine AS (
 			UPDATE `+s+`.quarantine SET found_at = found_at - by.d FROM by
+		), pending_events AS (
+			UPDATE `+s+`.pending_events SET available_at = available_at - by.d, published_at = published_at - by.d, claimed_at = claimed_at - by.d FROM by
+		), events AS (
+			UPDATE `+s+`.events SET occurred_at = occurred_at - by.d, published_at = published_at - by.d FROM by
+		), event_errors AS (
+			UPDATE `+s+`.event_errors SET at = at - by.d, retry_at = retry_at - by.d FROM by
+		), event_outcomes AS (
+			UPDATE `+s+`.event_outcomes SET claimed_at = claimed_at - by.d, processed_at = processed_at - by.d FROM by
+		), dead_events AS (
+			UPDATE `+s+`.dead_events SET occurred_at = occurred_at - by.d, published_at = published_at - by.d, died_at = died_at - by.d FROM by
+		), blocked_aggregates AS (
+			UPDATE `+s+`.blocked_aggregates SET blocked_at = blocked_at - by.d FROM by
+		), schedules AS (
+			UPDATE `+s+`.schedules SET cursor = cursor - by.d, next_tick = next_tick - by.d, last_tick = last_tick - by.d,
+				registered_at = registered_at - by.d, removed_at = removed_at - by.d FROM by
+		), paused_schedules AS (
+			UPDATE `+s+`.paused_schedules SET paused_at = paused_at - by.d FROM by
+		), schedule_requests AS (
+			UPDATE `+s+`.schedule_requests SET requested_at = requested_at - by.d FROM by
 		)
 		SELECT pg_notify($2::text, '') IS NOT NULL`, by.Microseconds(), Channel(schema)).Scan(&done)
 }
