@@ -120,9 +120,14 @@ func drain(t testing.TB, pool *pgxpool.Pool, n int, tables []task.Table) Worked 
 }
 
 // Advance makes what is stored look as if d had passed: scheduled jobs, retries
-// and snoozed jobs are due that much sooner, and idempotency keys expire that much
-// sooner. All times of a job move together, so their differences stay. Workers
-// that run meanwhile are woken.
+// and snoozed jobs are due that much sooner, events too that are to be projected
+// again, and idempotency keys expire that much sooner. All times of a job or an
+// event move together, so their differences stay. Workers that run meanwhile are
+// woken.
+//
+// For schedules it is as if no worker had been there meanwhile: a worker that runs
+// makes the jobs of the ticks that have become due, by the policy for missed ones.
+// A tick has one job, however often its time passes.
 //
 // The clocks do not move, and with them neither the leases of workers that live,
 // nor now() in SQL of the application's and the times that it has stored itself,
