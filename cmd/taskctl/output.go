@@ -91,6 +91,7 @@ func width(cell string) int {
 // plain is text as a terminal may have it: what comes from a database cannot move
 // its cursor or change its colours.
 func plain(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
 	}
