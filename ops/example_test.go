@@ -63,7 +63,7 @@ func Example() {
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	fmt.Println("completed:", scrape(server.URL+"/metrics")[`messaging_process_duration_seconds_count{messaging_destination_name="mail",outcome="completed"}`])
+	fmt.Println("completed:", scrape(server.URL + "/metrics")[`messaging_process_duration_seconds_count{messaging_destination_name="mail",outcome="completed"}`])
 
 	// Output:
 	// completed: 1

@@ -120,8 +120,10 @@ func TestSampleSeesTheOutbox(t *testing.T) {
 
 func TestSampleSeesWhoHoldsBackVacuum(t *testing.T) {
 	t.Parallel()
-	s, pool := open(t)
-	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	_, pool := open(t)
+	s := storeOf(t, pool) // of others' sessions a worker sees nothing, unless it is a member of pg_monitor
+	// A session of the store's own role, since it may not see those of others.
+	tx, err := s.DB().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = tx.Exec(t.Context(), `SELECT`) // from here on it has a snapshot

@@ -51,32 +51,34 @@ BEGIN
 	), suspects AS MATERIALIZED (
 		SELECT r.queue, r.run_at, r.capability, r.attempts, r.ctid AS at FROM ready r WHERE r.suspect
 		ORDER BY r.queue, r.priority DESC, r.run_at, r.id LIMIT p_bound
-	), oldest AS (
-		SELECT x.queue, min(x.run_at) AS run_at FROM (
-			SELECT q.queue, f.run_at FROM queues q CROSS JOIN generate_series(1, 4) p(priority)
-			CROSS JOIN LATERAL (
-				SELECT r.run_at FROM ready r
-				WHERE r.queue = q.queue AND r.priority = p.priority::smallint AND NOT r.suspect AND r.run_at <= v_now
-				ORDER BY r.run_at LIMIT 1) f
-			UNION ALL
-			SELECT s.queue, s.run_at FROM suspects s WHERE s.run_at <= v_now) x
-		GROUP BY x.queue
 	), walked AS MATERIALIZED (
-		SELECT x.queue, x.due, x.capability, x.tried, count(*) AS jobs, min(x.at) AS one FROM (
+		SELECT x.queue, x.due, x.capability, x.tried, count(*) AS jobs, min(x.run_at) AS oldest, min(x.at) AS one FROM (
 			SELECT q.queue, d.due, w.* FROM queues q
 			CROSS JOIN (VALUES (true, '-infinity'::timestamptz, v_now), (false, v_now, 'infinity'::timestamptz)) d(due, after, until)
 			CROSS JOIN LATERAL (
 				SELECT f.* FROM generate_series(4, 1, -1) p(priority)
 				CROSS JOIN LATERAL (
-					SELECT r.capability, r.attempts > 0 AS tried, r.ctid AS at FROM ready r
+					SELECT r.capability, r.attempts > 0 AS tried, r.run_at, r.ctid AS at FROM ready r
 					WHERE r.queue = q.queue AND r.priority = p.priority::smallint AND NOT r.suspect AND r.run_at > d.after AND r.run_at <= d.until
 					ORDER BY r.run_at LIMIT p_bound) f
 				LIMIT p_bound) w
 			UNION ALL
-			SELECT s.queue, s.run_at <= v_now, s.capability, s.attempts > 0, s.at FROM suspects s) x
+			SELECT s.queue, s.run_at <= v_now, s.capability, s.attempts > 0, s.run_at, s.at FROM suspects s) x
 		GROUP BY x.queue, x.due, x.capability, x.tried
 	), full_sides AS MATERIALIZED (
 		SELECT w.queue, w.due FROM walked w GROUP BY w.queue, w.due HAVING sum(w.jobs) >= p_bound
+	), oldest AS (
+		SELECT x.queue, min(x.run_at) AS run_at FROM (
+			SELECT w.queue, w.oldest AS run_at FROM walked w WHERE w.due
+			UNION ALL
+			-- A walk that ended at the bound may not have come to every priority.
+			SELECT f.queue, r.run_at FROM full_sides f CROSS JOIN generate_series(1, 4) p(priority)
+			CROSS JOIN LATERAL (
+				SELECT r.run_at FROM ready r
+				WHERE r.queue = f.queue AND r.priority = p.priority::smallint AND NOT r.suspect AND r.run_at <= v_now
+				ORDER BY r.run_at LIMIT 1) r
+			WHERE f.due) x
+		GROUP BY x.queue
 	), sampled AS MATERIALIZED (
 		SELECT r.queue, r.run_at <= v_now AS due, r.capability, r.attempts > 0 AS tried,
 			round(count(*) * 100 / v_ready::numeric)::bigint AS jobs, min(r.ctid) AS one
