@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pawlgo/pawl/migrations"
@@ -73,9 +74,9 @@ func Enqueuing(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
 }
 
 // makeRoles makes the roles, unless another test has.
-func makeRoles(ctx context.Context) error {
+func makeRoles(ctx context.Context, conn *pgx.Conn) error {
 	for _, role := range allRoles {
-		if err := onShared(ctx, fmt.Sprintf(`DO $$ BEGIN
+		if _, err := conn.Exec(ctx, fmt.Sprintf(`DO $$ BEGIN
 			PERFORM pg_catalog.pg_advisory_xact_lock(7302614);
 			IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '%[1]s') THEN
 				CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s';
