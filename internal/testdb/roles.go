@@ -77,10 +77,11 @@ func Enqueuing(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
 func makeRoles(ctx context.Context, conn *pgx.Conn) error {
 	for _, role := range allRoles {
 		if _, err := conn.Exec(ctx, fmt.Sprintf(`DO $$ BEGIN
-			PERFORM pg_catalog.pg_advisory_xact_lock(7302614);
 			IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '%[1]s') THEN
 				CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s';
 			END IF;
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN
+			NULL; -- of another template
 		END $$`, role, rolePassword)); err != nil {
 			return fmt.Errorf("make the role %s: %w", role, err)
 		}
