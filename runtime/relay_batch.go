@@ -33,7 +33,7 @@ type batch struct {
 	ctx        context.Context // ends when no other projection is to begin
 	aggregates []uuid.UUID
 	limit      int
-	alone      bool // for one event, which may end the process: the attempt is written down first
+	alone      bool // for the first event of the one aggregate, which may end the process: the attempt is written down first
 
 	// What came of it; to be read when it has ended or is stuck.
 	conn     *pgxpool.Conn
@@ -140,7 +140,13 @@ func (b *batch) run() {
 	// it stays stopped.
 	began := time.Now()
 	beginning, cancel := context.WithTimeout(ctx, batchTimeout)
-	p, err := w.store.BeginProjecting(beginning, conn.Conn(), b.aggregates, b.limit, b.alone, r.longest+stuckGrace+w.config.Lease, w.config.Name)
+	idle := r.longest + stuckGrace + w.config.Lease
+	var p *store.Projecting
+	if b.alone {
+		p, err = w.store.ClaimProjecting(beginning, conn.Conn(), b.aggregates[0], r.capabilities, idle, w.config.Name)
+	} else {
+		p, err = w.store.BeginProjecting(beginning, conn.Conn(), b.aggregates, b.limit, idle, w.config.Name)
+	}
 	cancel()
 	w.metrics.database(opTake, time.Since(began), 0, err)
 	if err != nil {
@@ -216,7 +222,7 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		if t.seen[e.Aggregate] < 0 {
 			continue
 		}
-		if b.ctx.Err() != nil || done == b.limit || done > 0 && time.Since(began) >= batchTime {
+		if b.ctx.Err() != nil && !e.Mine || done == b.limit || done > 0 && time.Since(began) >= batchTime {
 			break
 		}
 		known := slices.Contains(r.capabilities, e.Capability)
@@ -239,14 +245,13 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		case e.Claimed:
 			v = lost(row.Policy, e.Attempts+1)
 			r.log(e).Error("the process that projected the event ended in the middle of it", "outcome", v.outcome, "delay", v.delay)
+		case b.alone && !e.Mine: // somebody else was there in between
+			t.seen[e.Aggregate] = -1
+			continue
 		default:
 			if row.Project == nil {
 				// Events are known by capability, so this means that two types share one.
 				row = dispatch.EventRow{Policy: dispatch.Policy{Attempts: 1, Unknown: 1, Timeout: time.Minute}, Project: r.unknown}
-			}
-			if b.alone && !b.claim(ctx, p, e) {
-				t.seen[e.Aggregate] = -1
-				continue
 			}
 			var gone bool
 			if v, yield, gone = b.one(p, e, row); gone {
@@ -289,17 +294,6 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		return f, last
 	}
 	return nil, last
-}
-
-// claim writes down that the attempt begins.
-func (b *batch) claim(ctx context.Context, p *store.Projecting, e *store.PendingEvent) bool {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
-	defer cancel()
-	claimed, err := p.Claim(ctx, e)
-	if err != nil {
-		b.r.w.warn("relay", "cannot write down that an attempt at an event begins, which may have ended a process; it is put off", err)
-	}
-	return claimed
 }
 
 // lost is what becomes of an attempt that ended its process, or was in the middle

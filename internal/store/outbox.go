@@ -146,7 +146,8 @@ type PendingEvent struct {
 	Attempts  int  // used up so far
 	Due       bool // it need not wait for another attempt
 	Suspect   bool // a transaction that had it came to nothing: it may have ended its process
-	Claimed   bool // an attempt has begun, of which nobody has said how it ended
+	Claimed   bool // an attempt of somebody else's has begun and never ended
+	Mine      bool // the attempt that begins is written down
 
 	// Missing says that the event has no row, so that all but the capability is
 	// empty.
@@ -191,11 +192,30 @@ func (p *Projecting) Share() int {
 
 // BeginProjecting locks those of the aggregates that nobody else has, and reads
 // the first of their events: as many as make limit in all, and one more of each.
-// They become suspects if the transaction comes to nothing, unless alone says that
-// each is claimed before it is projected. The server ends the transaction when it
+// They become suspects if the transaction comes to nothing. The server ends the transaction when it
 // is idle for longer than idle, and a statement of it that takes longer than that.
 // By is who does it, for the books.
-func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, alone bool, idle time.Duration, by string) (*Projecting, error) {
+func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, idle time.Duration, by string) (*Projecting, error) {
+	return s.beginProjecting(ctx, conn, aggregates, limit, nil, idle, by)
+}
+
+// ClaimProjecting is [Store.BeginProjecting] of the first event of one aggregate,
+// where that may end its process. First it writes down, in a transaction of its
+// own, that an attempt begins. Should nobody ever say how it ended, it counts.
+//
+// That is another transaction on the same connection, since one that needed a second
+// one could wait for it in vain: behind a pooler, or in a pool that others have
+// emptied for the same reason.
+func (s *Store) ClaimProjecting(ctx context.Context, conn *pgx.Conn, aggregate uuid.UUID, capabilities []int64, idle time.Duration, by string) (*Projecting, error) {
+	claim := uuid.NewString()
+	if _, err := conn.Exec(ctx, `SELECT `+s.schema+`.claim_event($1::text::uuid, $2::bigint[], $3::text::uuid, $4::text)`,
+		aggregate.String(), capabilities, claim, by); err != nil {
+		return nil, explain(err)
+	}
+	return s.beginProjecting(ctx, conn, []uuid.UUID{aggregate}, 1, &claim, idle, by)
+}
+
+func (s *Store) beginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, claim *string, idle time.Duration, by string) (*Projecting, error) {
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return nil, err
@@ -210,9 +230,9 @@ func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates 
 	batch.Queue(`SELECT set_config('pawl.relay', $1::text, true), set_config('idle_in_transaction_session_timeout', $2::text, true),
 		set_config('statement_timeout', CASE WHEN s.setting::bigint BETWEEN 1 AND $2::text::bigint THEN s.setting ELSE $2::text END, true)
 		FROM pg_catalog.pg_settings s WHERE s.name = 'statement_timeout'`, p.mark, milliseconds(idle))
-	batch.Queue(`SELECT aggregate::text, seq, id::text, attempts, due, suspect, claimed, capability, type, aggregate_type, aggregate_id, organization_id, version,
+	batch.Queue(`SELECT aggregate::text, seq, id::text, attempts, due, suspect, claimed, mine, capability, type, aggregate_type, aggregate_id, organization_id, version,
 		occurred_at, published_at, trace_context, payload
-		FROM `+s.schema+`.take_events($1::text[]::uuid[], $2::integer, $3::boolean)`, keys, limit, alone).Query(p.read)
+		FROM `+s.schema+`.take_events($1::text[]::uuid[], $2::integer, $3::text::uuid)`, keys, limit, claim).Query(p.read)
 	batch.Queue(`SAVEPOINT ` + eventSavepoint)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		_ = tx.Rollback(ctx)
@@ -227,14 +247,15 @@ func (p *Projecting) read(rows pgx.Rows) error {
 			aggregate, id           pgtype.Text
 			seq, capability         pgtype.Int8
 			attempts                pgtype.Int2
-			due, suspect, claimed   pgtype.Bool
+			due, suspect            pgtype.Bool
+			claimed, mine           pgtype.Bool
 			kind, of, ofID, org     pgtype.Text
 			version                 pgtype.Int4
 			occurredAt, publishedAt pgtype.Timestamptz
 			trace                   pgtype.Text
 			payload                 []byte
 		)
-		if err := rows.Scan(&aggregate, &seq, &id, &attempts, &due, &suspect, &claimed, &capability, &kind, &of, &ofID, &org, &version, &occurredAt, &publishedAt, &trace, &payload); err != nil {
+		if err := rows.Scan(&aggregate, &seq, &id, &attempts, &due, &suspect, &claimed, &mine, &capability, &kind, &of, &ofID, &org, &version, &occurredAt, &publishedAt, &trace, &payload); err != nil {
 			return err
 		}
 		if !aggregate.Valid { // the last row, without an event
@@ -242,7 +263,7 @@ func (p *Projecting) read(rows pgx.Rows) error {
 			continue
 		}
 		e := PendingEvent{
-			Seq: seq.Int64, Attempts: int(attempts.Int16), Due: due.Bool, Suspect: suspect.Bool, Claimed: claimed.Bool,
+			Seq: seq.Int64, Attempts: int(attempts.Int16), Due: due.Bool, Suspect: suspect.Bool, Claimed: claimed.Bool, Mine: mine.Bool,
 			Missing: !kind.Valid, Capability: capability.Int64,
 			Type: kind.String, AggregateType: of.String, AggregateID: ofID.String, OrganizationID: org.String, Version: int(version.Int32),
 			OccurredAt: occurredAt.Time, PublishedAt: publishedAt.Time, TraceContext: trace.String, Payload: payload,
@@ -257,16 +278,6 @@ func (p *Projecting) read(rows pgx.Rows) error {
 		p.Events = append(p.Events, e)
 	}
 	return rows.Err()
-}
-
-// Claim writes down, in a transaction of its own, that an attempt at an event
-// begins. Should nobody ever say how it ended, it counts all the same. It returns
-// false where somebody else has seen to the event meanwhile. The event must have
-// been taken alone.
-func (p *Projecting) Claim(ctx context.Context, e *PendingEvent) (claimed bool, err error) {
-	err = p.store.callRow(ctx, `SELECT `+p.store.schema+`.claim_event($1::text::uuid, $2::bigint, $3::smallint, $4::text)`,
-		[]any{e.Aggregate.String(), e.Seq, int16(e.Attempts), p.by}, &claimed)
-	return claimed, err
 }
 
 // Intact says whether the transaction is still open and usable: a projection

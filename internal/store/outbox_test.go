@@ -45,14 +45,20 @@ func due(t *testing.T, s *store.Store) []uuid.UUID {
 // project begins a batch of all that is due.
 func project(t *testing.T, s *store.Store, pool *pgxpool.Pool, limit int) *store.Projecting {
 	t.Helper()
-	return beginProjecting(t, s, pool, limit, false)
+	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+	require.NoError(t, err)
+	p, err := s.BeginProjecting(t.Context(), conn, due(t, s), limit, time.Minute, "test")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return p
 }
 
-func beginProjecting(t *testing.T, s *store.Store, pool *pgxpool.Pool, limit int, alone bool) *store.Projecting {
+// claiming begins an attempt at the one aggregate that is due.
+func claiming(t *testing.T, s *store.Store, pool *pgxpool.Pool) *store.Projecting {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	require.NoError(t, err)
-	p, err := s.BeginProjecting(t.Context(), conn, due(t, s), limit, alone, time.Minute, "test")
+	p, err := s.ClaimProjecting(t.Context(), conn, due(t, s)[0], []int64{capability}, time.Minute, "test")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return p
@@ -186,7 +192,7 @@ func TestEventsAreFenced(t *testing.T) {
 	require.NoError(t, p.Intact())
 	require.ErrorIs(t, p.Projected(t.Context(), &p.Events[0]), store.ErrTransactionEnded)
 
-	p = beginProjecting(t, s, pool, 10, true) // so that others can have its rows
+	p = claiming(t, s, pool) // so that others can have its rows
 	recorded, err := s.EventFailed(t.Context(), &p.Events[0], store.EventFailure{Outcome: store.Retry, Delay: time.Hour, Code: "timeout"}, p.At, "test")
 	require.NoError(t, err)
 	require.True(t, recorded)
@@ -232,25 +238,24 @@ func TestSuspectEvents(t *testing.T) {
 	p = project(t, s, pool, 10)
 	require.NoError(t, p.Commit(t.Context()))
 
-	p = beginProjecting(t, s, pool, 1, true)
-	require.False(t, p.Events[0].Claimed)
-	claimed, err := p.Claim(t.Context(), &p.Events[0])
-	require.NoError(t, err)
-	require.True(t, claimed)
+	p = claiming(t, s, pool)
+	require.Equal(t, []bool{true, true, false}, []bool{p.Events[0].Mine, p.Events[0].Due, p.Events[0].Claimed})
+	require.False(t, p.Events[1].Mine)
 	require.NoError(t, p.Tx.Rollback(t.Context()))
-	p = beginProjecting(t, s, pool, 1, true)
-	require.True(t, p.Events[0].Claimed)
+	// Whoever has written it down is given some time to take the lock.
+	p = claiming(t, s, pool)
+	require.Equal(t, []bool{false, false, true}, []bool{p.Events[0].Mine, p.Events[0].Due, p.Events[0].Claimed})
+	require.NoError(t, p.Commit(t.Context()))
+	exec(t, pool, `UPDATE pawl.pending_events SET claimed_at = claimed_at - interval '5 seconds'`)
+	p = claiming(t, s, pool)
+	require.Equal(t, []bool{false, true, true}, []bool{p.Events[0].Mine, p.Events[0].Due, p.Events[0].Claimed})
 	require.NoError(t, p.Failed(t.Context(), &p.Events[0], store.EventFailure{Outcome: store.Retry, Code: "lost"}))
 	require.NoError(t, p.Commit(t.Context()))
-	p = beginProjecting(t, s, pool, 1, true)
-	require.False(t, p.Events[0].Claimed)
-	require.True(t, p.Events[0].Suspect)
+	p = claiming(t, s, pool)
+	require.Equal(t, []bool{true, true, false}, []bool{p.Events[0].Mine, p.Events[0].Suspect, p.Events[0].Claimed})
 	require.Equal(t, 2, p.Events[0].Attempts)
-	p.Events[0].Attempts = 1
-	claimed, err = p.Claim(t.Context(), &p.Events[0])
-	require.NoError(t, err)
-	require.False(t, claimed, "somebody else was there")
-	require.NoError(t, p.Tx.Rollback(t.Context()))
+	require.NoError(t, p.Projected(t.Context(), &p.Events[0]))
+	require.NoError(t, p.Commit(t.Context()))
 }
 
 // What cannot be is set aside, and holds up nothing.

@@ -40,7 +40,8 @@ CREATE TABLE {schema}.pending_events (
 	published_at timestamptz NOT NULL,
 	suspect      boolean     NOT NULL DEFAULT false, -- a transaction that had it came to nothing
 	claimed_at   timestamptz, -- of a suspect: an attempt has begun, and nobody has said how it ended
-	claimed_by   text,
+	claimed_by   text,        -- informative
+	claim        uuid,        -- which attempt
 	PRIMARY KEY (aggregate, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pending_events_due ON {schema}.pending_events (available_at);
@@ -305,13 +306,15 @@ RETURN (
 -- that the last holder has done. An event whose row is missing has no type.
 --
 -- The rows are locked too, in the weakest way, so that they tell of it should the
--- transaction come to nothing; but not where p_alone says that the attempt will be
--- written down.
+-- transaction come to nothing; but not where p_claim says that the attempt is
+-- written down. Mine are those that it is written down for. Claimed are those whose
+-- attempt never ended: whoever has the lock of an aggregate is alone with it, but
+-- the claim of another is left alone for five seconds, in which that takes the lock.
 --
 -- Answers one row more, without an aggregate: the number of those locked in seq,
 -- and the time in published_at.
-CREATE FUNCTION {schema}.take_events(p_aggregates uuid[], p_limit integer, p_alone boolean)
-RETURNS TABLE (aggregate uuid, seq bigint, id uuid, attempts smallint, due boolean, suspect boolean, claimed boolean, capability bigint,
+CREATE FUNCTION {schema}.take_events(p_aggregates uuid[], p_limit integer, p_claim uuid)
+RETURNS TABLE (aggregate uuid, seq bigint, id uuid, attempts smallint, due boolean, suspect boolean, claimed boolean, mine boolean, capability bigint,
 	type text, aggregate_type text, aggregate_id text, organization_id text, version integer,
 	occurred_at timestamptz, published_at timestamptz, trace_context text, payload text)
 LANGUAGE plpgsql VOLATILE
@@ -334,7 +337,7 @@ BEGIN
 	END LOOP;
 	v_now := clock_timestamp();
 	v_each := p_limit / NULLIF(cardinality(v_locked), 0) + 1;
-	IF NOT p_alone THEN
+	IF p_claim IS NULL THEN
 		UPDATE pending_events p SET suspect = true
 		FROM unnest(v_locked) l(aggregate)
 		CROSS JOIN LATERAL (
@@ -345,7 +348,9 @@ BEGIN
 			SELECT FROM pending_events h WHERE h.aggregate = l.aggregate ORDER BY h.seq LIMIT v_each FOR KEY SHARE) x;
 	END IF;
 	RETURN QUERY
-	SELECT p.aggregate, p.seq, p.id, p.attempts, p.available_at <= v_now, p.suspect, p.claimed_at IS NOT NULL, p.capability,
+	SELECT p.aggregate, p.seq, p.id, p.attempts, 
+		p.available_at <= v_now AND (p.claim IS NULL OR p.claim IS NOT DISTINCT FROM p_claim OR p.claimed_at <= v_now - interval '5 seconds'),
+		p.suspect, p.claim IS NOT NULL AND p.claim IS DISTINCT FROM p_claim, COALESCE(p.claim = p_claim, false), p.capability,
 		e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.occurred_at, p.published_at, e.trace_context, e.payload::text
 	FROM unnest(p_aggregates) WITH ORDINALITY l(aggregate, n)
 	CROSS JOIN LATERAL (
@@ -354,23 +359,27 @@ BEGIN
 	LEFT JOIN LATERAL (SELECT e.* FROM events e WHERE e.day = p.day AND e.id = p.id OFFSET 0) e ON true
 	WHERE l.aggregate = ANY (v_locked) AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = l.aggregate)
 	ORDER BY l.n, p.seq;
-	RETURN QUERY SELECT NULL::uuid, cardinality(v_locked)::bigint, NULL::uuid, NULL::smallint, NULL::boolean, NULL::boolean, NULL::boolean, NULL::bigint,
+	RETURN QUERY SELECT NULL::uuid, cardinality(v_locked)::bigint, NULL::uuid, NULL::smallint, NULL::boolean, NULL::boolean, NULL::boolean, NULL::boolean, NULL::bigint,
 		NULL::text, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::timestamptz, v_now, NULL::text, NULL::text;
 END $$;
 
--- Writes down that an attempt at an event begins, while another session has the
--- lock of its aggregate. Answers false where the event is not pending with these
--- attempts any more.
-CREATE FUNCTION {schema}.claim_event(p_aggregate uuid, p_seq bigint, p_attempts smallint, p_by text) RETURNS boolean
+-- Writes down that an attempt at the first event of an aggregate begins, where it
+-- is due and of one of the capabilities, and nobody else is at the aggregate. It is
+-- to be called in a transaction of its own, just before the one of the attempt.
+CREATE FUNCTION {schema}.claim_event(p_aggregate uuid, p_capabilities bigint[], p_claim uuid, p_by text) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = {schema}, pg_temp
 {pinned}
 SET lock_timeout = '5s'
 AS $$
 BEGIN
-	UPDATE pending_events p SET suspect = true, claimed_at = clock_timestamp(), claimed_by = p_by
-	WHERE p.aggregate = p_aggregate AND p.seq = p_seq AND p.attempts = p_attempts;
-	RETURN FOUND;
+	IF NOT pg_try_advisory_xact_lock({lock_relay}, aggregate_lock(p_aggregate)) THEN
+		RETURN;
+	END IF;
+	UPDATE pending_events p SET suspect = true, claimed_at = clock_timestamp(), claimed_by = p_by, claim = p_claim
+	WHERE p.aggregate = p_aggregate AND p.seq = (SELECT min(x.seq) FROM pending_events x WHERE x.aggregate = p_aggregate)
+		AND p.claim IS NULL AND p.capability = ANY (p_capabilities) AND p.available_at <= clock_timestamp()
+		AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = p_aggregate);
 END $$;
 
 -- Marks an event as projected, in the transaction that has done so: PW003 where
@@ -423,7 +432,7 @@ BEGIN
 		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
 	END IF;
 	IF p_outcome IN (2, 4) THEN
-		UPDATE pending_events p SET available_at = v_retry, claimed_at = NULL, claimed_by = NULL, attempts = CASE p_outcome WHEN 2 THEN LEAST(p.attempts + 1, 32766) ELSE p.attempts END
+		UPDATE pending_events p SET available_at = v_retry, claimed_at = NULL, claimed_by = NULL, claim = NULL, attempts = CASE p_outcome WHEN 2 THEN LEAST(p.attempts + 1, 32766) ELSE p.attempts END
 		WHERE p.aggregate = p_aggregate AND p.seq = p_seq AND p.attempts = p_attempts
 		RETURNING p.* INTO v_event;
 	ELSE
