@@ -147,7 +147,7 @@ func TestDefinersPinTheirNames(t *testing.T) {
 		body = strings.ReplaceAll(body, `"pawl"`, "pawl")
 		body = regexp.MustCompile(`--.*`).ReplaceAllString(body, "")
 		body = regexp.MustCompile(`'[^']*'`).ReplaceAllString(body, "''")
-		body = regexp.MustCompile(`OPERATOR\(pg_catalog\.[^)]+\)`).ReplaceAllString(body, "")
+		body = regexp.MustCompile(`OPERATOR\(pg_catalog\.[^)]+\)`).ReplaceAllString(body, ";")
 		// The one that is left is the assignment.
 		require.NotRegexp(t, `[-+*/<>=~!@#%^&|?]`, strings.ReplaceAll(body, ":=", ""))
 		for _, call := range regexp.MustCompile(`([\w.]+)\s*\(`).FindAllStringSubmatch(body, -1) {

@@ -147,7 +147,7 @@ func TestRolesAreRefused(t *testing.T) {
 	id := put(t, owner, kind("k", "q"), args{N: 1})[0].String()
 	for role, statements := range map[string][]string{
 		testdb.Worker: {
-			`UPDATE pawl.jobs SET args = '{}'`, `INSERT INTO pawl.outcomes DEFAULT VALUES; TRUNCATE pawl.outcomes`, `TRUNCATE pawl.jobs`, `DROP TABLE pawl.jobs`,
+			`UPDATE pawl.jobs SET args = '{}'`, `TRUNCATE pawl.outcomes`, `TRUNCATE pawl.jobs`, `DROP TABLE pawl.jobs`,
 			`DELETE FROM pawl.outcomes`, `INSERT INTO pawl.audit DEFAULT VALUES`, `SELECT pawl.truncate_leaf('pawl.jobs', 1)`, `CREATE TABLE pawl.x (n int)`,
 			`CREATE FUNCTION pawl.x() RETURNS int LANGUAGE sql RETURN 1`, `SELECT pawl.redrive('{}', NULL, NULL)`, `ALTER FUNCTION pawl.claim RENAME TO c`,
 			`SELECT pawl.record_audit(gen_random_uuid(), 'me', 'v', '{}', 1, '')`, `UPDATE pawl.migrations SET version = 0`,
@@ -176,10 +176,7 @@ func TestRolesAreRefused(t *testing.T) {
 			_, err := as.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 			refused, ok := errors.AsType[*pgconn.PgError](err)
 			require.True(t, ok, "%s: %s: %v", role, sql, err)
-			require.Contains(t, []string{"42501", "23502"}, refused.Code, "%s: %s: %v", role, sql, err)
-			if refused.Code == "23502" {
-				t.Fatalf("%s: %s is let through", role, sql)
-			}
+			require.Equal(t, "42501", refused.Code, "%s: %s: %v", role, sql, err)
 		}
 	}
 	var same int
@@ -202,7 +199,7 @@ func TestRowLevelSecurity(t *testing.T) {
 	off := changed(t, testdb.As(t, owner, testdb.Worker), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["row_security"] = "off" })
 	workers := testdb.As(t, owner, testdb.Worker)
 
-	k := kind("k", "q")
+	k := kind("k", "q", func(k *taskimpl.Kind[args]) { k.Organization = func(a *args) (string, error) { return a.Mode, nil } })
 	next := kind("next", "q")
 	asTenant := func(ctx context.Context, tx pgx.Tx, name string) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL ROLE %s; SET LOCAL app.tenant = '%s'`, tenant, name), pgx.QueryExecModeSimpleProtocol)
@@ -227,7 +224,6 @@ func TestRowLevelSecurity(t *testing.T) {
 		_, err := taskimpl.Enqueue(ctx, tx, next, args{}, nil)
 		return err
 	})}})
-	k.Organization = func(a *args) (string, error) { return a.Mode, nil }
 	for _, name := range []string{"ada", "bob"} {
 		tx, err := workers.Begin(t.Context())
 		require.NoError(t, err)
