@@ -87,6 +87,12 @@ DECLARE
 		v_now OPERATOR(pg_catalog.+) (p_delay_us OPERATOR(pg_catalog.*) INTERVAL '1 microsecond')));
 	v_slept  boolean;
 BEGIN
+	-- Here, and no constraint of jobs: PostgreSQL parses each in every insert.
+	IF p_version OPERATOR(pg_catalog.<) 1 OR p_priority OPERATOR(pg_catalog.<) 1 OR p_priority OPERATOR(pg_catalog.>) 4
+			OR p_max_attempts OPERATOR(pg_catalog.<) 1 OR p_max_attempts OPERATOR(pg_catalog.>) 32766 THEN
+		RAISE EXCEPTION 'version %, priority %, % attempts: a version is 1 or more, a priority 1 to 4, and there are 1 to 32766 attempts',
+			p_version, p_priority, p_max_attempts USING ERRCODE = 'check_violation';
+	END IF;
 	IF pg_catalog.to_regclass(pg_catalog.concat({schema_text}, '.jobs_d', v_day)) IS NULL THEN
 		PERFORM {schema}.ensure_day(v_day);
 	END IF;
@@ -130,6 +136,10 @@ DECLARE
 	v_state   text;
 	v_mine    uuid; -- the last one that this call put down a key for
 BEGIN
+	IF p_version < 1 OR p_priority NOT BETWEEN 1 AND 4 OR p_max_attempts NOT BETWEEN 1 AND 32766 THEN
+		RAISE EXCEPTION 'version %, priority %, % attempts: a version is 1 or more, a priority 1 to 4, and there are 1 to 32766 attempts',
+			p_version, p_priority, p_max_attempts USING ERRCODE = 'check_violation';
+	END IF;
 	IF to_regclass('jobs_d' || v_day) IS NULL OR to_regclass('outcomes_d' || v_day) IS NULL THEN
 		PERFORM ensure_day(v_day);
 	END IF;
