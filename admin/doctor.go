@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawlgo/pawl/internal/rights"
 	"github.com/pawlgo/pawl/internal/store"
 	pawlrt "github.com/pawlgo/pawl/runtime"
 )
@@ -172,7 +173,7 @@ func (c *Client) checkServer(ctx context.Context) []Check {
 func (c *Client) checkGrants(ctx context.Context) []Check {
 	var missing []store.MissingRow
 	if err := c.read(ctx, "look at rights", func(r *store.Reading) (err error) {
-		missing, err = r.Missing(ctx)
+		missing, err = r.Missing(ctx, rights.Worker)
 		return err
 	}); err != nil {
 		return []Check{broken("grants", err)}
@@ -188,7 +189,7 @@ func (c *Client) checkGrants(ctx context.Context) []Check {
 	if more := len(missing) - len(names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return []Check{{Name: "grants", Finding: FindingWarn, Text: text, Do: "grant them, if workers or migrations are to run as this role"}}
+	return []Check{{Name: "grants", Finding: FindingWarn, Text: text, Do: "taskctl grants --worker and this role, if workers are to run as it"}}
 }
 
 func (c *Client) checkListen(ctx context.Context) []Check {

@@ -114,7 +114,7 @@ func eventOf(r *store.EventRow) Event {
 		ID: r.ID, Sequence: r.Seq, Type: r.Type, AggregateType: r.AggregateType, AggregateID: r.AggregateID, OrganizationID: r.OrganizationID,
 		Version: r.Version, Capability: Capability(r.Capability), Status: EventStatus(r.Status), Blocks: r.Blocks,
 		OccurredAt: r.OccurredAt.UTC(), PublishedAt: r.PublishedAt.UTC(), AvailableAt: at(r.AvailableAt), EndedAt: at(r.EndedAt), EndedBy: r.EndedBy,
-		Attempts: r.Attempts, ErrorCode: r.ErrorCode, ErrorSummary: r.ErrorSummary, Payload: shown(r.Type, r.Payload), PayloadSize: r.PayloadSize,
+		Attempts: r.Attempts, ErrorCode: r.ErrorCode, ErrorSummary: r.ErrorSummary, Payload: r.Payload, PayloadSize: r.PayloadSize,
 	}
 }
 

@@ -197,13 +197,9 @@ func jobOf(r *store.JobRow) Job {
 		State: task.State(r.State), OrganizationID: r.OrganizationID, EnqueuedAt: at(r.EnqueuedAt), RunAt: at(r.RunAt),
 		Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Worker: r.Worker, ClaimedAt: at(r.ClaimedAt), LeasedUntil: at(r.LeasedUntil),
 		FinishedAt: at(r.FinishedAt), ErrorCode: r.ErrorCode, ErrorSummary: r.ErrorSummary, ErrorAt: at(r.ErrorAt),
-		Key: r.Key, OrderKey: r.OrderKey, Args: shown(r.Kind, r.Args), ArgsSize: r.ArgsSize,
+		Key: r.Key, OrderKey: r.OrderKey, Args: r.Args, ArgsSize: r.ArgsSize,
 	}
 }
-
-// shown is what operators get to see of a payload. Every payload that this
-// package returns goes through here.
-func shown(_ string, payload string) string { return payload }
 
 func at(t *time.Time) time.Time {
 	if t == nil {

@@ -123,9 +123,13 @@ func settled(t *testing.T, pool *pgxpool.Pool, jobs int) store.Audit {
 // much else to do.
 const slow = 10 * time.Second
 
-// put enqueues jobs of one kind and returns their ids.
+// put enqueues jobs of one kind and returns their ids: as a producer, where that is
+// left to it.
 func put(t *testing.T, db task.Querier, k *taskimpl.Kind[args], jobs ...args) []uuid.UUID {
 	t.Helper()
+	if pool, ok := db.(*pgxpool.Pool); ok && testdb.Owns(pool) {
+		db = testdb.Enqueuing(t, pool)
+	}
 	receipts, err := taskimpl.EnqueueMany(t.Context(), task.Autocommit(db), k, jobs, nil)
 	require.NoError(t, err)
 	ids := make([]uuid.UUID, len(receipts))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/pawlgo/pawl/internal/testdb"
 	pawlrt "github.com/pawlgo/pawl/runtime"
 )
 
@@ -43,13 +44,27 @@ func readPooler() (p behindPooler, ok bool) {
 	return p, true
 }
 
-// workerPool is the pool of a worker that works on a database.
+// workerPool is the pool of a worker that works on a database: it has the rights of
+// one and no more, unless it goes through a pooler, which knows one user.
 func workerPool(t *testing.T, pool *pgxpool.Pool, config *pawlrt.Config) *pgxpool.Pool {
 	t.Helper()
 	if _, ok := readPooler(); !ok {
-		return pool
+		if config.Schema != "" { // the roles have rights in the default one
+			return pool
+		}
+		return asWorker(t, pool)
 	}
 	return changed(t, pool, func(c *pgxpool.Config) { throughPooler(c, config) })
+}
+
+// asWorker makes a worker's pool of one that logs in as the owner of everything.
+// One that logs in as somebody else, or has a role set, stays as it is.
+func asWorker(t *testing.T, pool *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	if !testdb.Owns(pool) {
+		return pool
+	}
+	return testdb.As(t, pool, testdb.Worker)
 }
 
 // throughPooler changes a worker's configuration, and its pool's, for a run

@@ -16,6 +16,7 @@ const registerTimeout = 5 * time.Second
 // registerKinds tells the database what plain SQL has to know of the worker's
 // kinds, to enqueue them, and of its events, to publish them. Nothing else depends on it, so a failure is only logged.
 func (w *Worker) registerKinds(ctx context.Context) {
+	w.registerRedactions(ctx)
 	var kinds []store.Kind
 	for _, q := range w.queues {
 		for _, row := range q.rows {
@@ -33,7 +34,7 @@ func (w *Worker) registerKinds(ctx context.Context) {
 		}
 	}
 	if len(kinds) > 0 {
-		w.register(ctx, "kinds", func(ctx context.Context) error { return w.store.RegisterKinds(ctx, kinds) })
+		w.register(ctx, "kinds for plain SQL", func(ctx context.Context) error { return w.store.RegisterKinds(ctx, kinds) })
 	}
 	if w.relay != nil {
 		w.registerEvents(ctx)
@@ -53,7 +54,31 @@ func (w *Worker) registerEvents(ctx context.Context) {
 		})
 	}
 	if len(types) > 0 {
-		w.register(ctx, "events", func(ctx context.Context) error { return w.store.RegisterEvents(ctx, types) })
+		w.register(ctx, "events for plain SQL", func(ctx context.Context) error { return w.store.RegisterEvents(ctx, types) })
+	}
+}
+
+// registerRedactions tells the database what is not to be shown of payloads, before
+// it knows of the kinds: what is known and has nothing to hide is shown.
+func (w *Worker) registerRedactions(ctx context.Context) {
+	var all []store.Redaction
+	add := func(event bool, kind string, redactions []dispatch.Redaction) {
+		for _, r := range redactions {
+			all = append(all, store.Redaction{Event: event, Kind: kind, Version: r.Version, Paths: json.RawMessage(r.Paths)})
+		}
+	}
+	for _, q := range w.queues {
+		for _, row := range q.rows {
+			add(false, row.Kind, row.Redactions)
+		}
+	}
+	if w.relay != nil {
+		for _, row := range w.relay.rows {
+			add(true, row.Event, row.Redactions)
+		}
+	}
+	if len(all) > 0 {
+		w.register(ctx, "redactions", func(ctx context.Context) error { return w.store.RegisterRedactions(ctx, all) })
 	}
 }
 
@@ -71,6 +96,6 @@ func (w *Worker) register(ctx context.Context, what string, do func(context.Cont
 	ctx, cancel := context.WithTimeout(ctx, min(registerTimeout, w.config.Lease/4))
 	defer cancel()
 	if err := do(ctx); err != nil {
-		w.log.Warn("cannot register the "+what+" for plain SQL; its callers go by what earlier workers registered, until the next start", "error", err)
+		w.log.Warn("cannot register the "+what+"; until the next start the database goes by what earlier workers registered", "error", err)
 	}
 }

@@ -200,6 +200,7 @@ func TestTransactionWithSettings(t *testing.T) {
 	role := "pawl_test_" + uuid.NewString()[:8]
 	exec(t, pool, `CREATE ROLE `+role)
 	exec(t, pool, `GRANT INSERT ON effects TO `+role)
+	exec(t, pool, `GRANT `+role+` TO `+testdb.Worker)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		_, err := pool.Exec(ctx, `DROP OWNED BY `+role+`; DROP ROLE `+role)

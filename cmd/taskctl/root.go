@@ -68,7 +68,7 @@ func (a *app) root() *cobra.Command {
 	}
 	add("look", a.statusCommand(), a.whyCommand(), a.workersCommand(), a.doctorCommand(), a.verifyCommand(), a.auditCommand())
 	add("do", a.jobsCommand(), a.deadCommand(), a.queuesCommand(), a.schedulesCommand(), a.eventsCommand())
-	add("set", a.migrateCommand(), a.devCommand())
+	add("set", a.migrateCommand(), a.grantsCommand(), a.devCommand())
 	return root
 }
 

@@ -67,6 +67,8 @@ type Row struct {
 	// Registration is what the database has to know of the kind to enqueue it by
 	// plain SQL; nil for an old kind, which none enqueues.
 	Registration *Registration
+	// Redactions say what is not to be shown of stored payloads.
+	Redactions []Redaction
 	// Schedule says when the runtime enqueues by itself; nil for a kind without one.
 	Schedule *Schedule
 	// Decode only decodes a stored payload, upgraders included. A panic of theirs
@@ -82,6 +84,12 @@ type Registration struct {
 	OrganizationField string        // in the payload's JSON; empty for none
 	Order             []string      // fields of the payload's JSON; nil for none
 	Shape             string        // the wire shape of the current version, as JSON
+}
+
+// Redaction is what is not to be shown of one stored payload version.
+type Redaction struct {
+	Version int
+	Paths   string // as JSON: an array of paths, which are arrays of steps
 }
 
 // Schedule is what a declaration says about jobs that nobody enqueues.

@@ -35,6 +35,8 @@ type EventRow struct {
 	// Registration is what the database has to know of the type to publish it by
 	// plain SQL; nil for an old name, which none publishes.
 	Registration *EventRegistration
+	// Redactions say what is not to be shown of stored payloads.
+	Redactions []Redaction
 	// Project decodes the payload and calls the projection. A payload that cannot
 	// be decoded comes back as a [*DecodeError].
 	Project func(ctx context.Context, tx pgx.Tx, o *Occurrence) error

@@ -107,6 +107,7 @@ func (u *unit) check() {
 		}
 		u.order(t)
 		u.organization(t)
+		u.redact(t)
 		u.schedule(t, u.decls[i])
 		u.fact(t)
 	}
@@ -144,6 +145,17 @@ func (u *unit) organization(t *render.Task) {
 	}
 	if payload.StoredAs(typ, t.Organization) {
 		t.OrganizationField, _ = u.checker.Member(t.Args, f.Name)
+	}
+}
+
+// redact finds what is not to be shown of a payload.
+func (u *unit) redact(t *render.Task) {
+	if !u.diags.Empty() {
+		return // the payload may not be one
+	}
+	t.Redact = u.checker.Redacted(t.Args)
+	if f := t.Policy.Organization; f != nil && t.OrganizationField != "" && payload.Hidden(t.Redact, t.OrganizationField) {
+		u.fieldErrorf(*f, "%s is tagged task:\"redact\", and the organization of a job is shown beside its payload: tag it no more, or name another field", f.Name)
 	}
 }
 

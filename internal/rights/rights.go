@@ -6,6 +6,8 @@
 // [migrations.Grants]: https://pkg.go.dev/github.com/pawlgo/pawl/migrations#Grants
 package rights
 
+import "strings"
+
 // Role is a part that a role of the database plays.
 type Role int
 
@@ -38,6 +40,15 @@ type Object struct {
 
 // To returns the privileges of a role.
 func (o *Object) To(r Role) string { return o.Roles[r] }
+
+// Privileges returns those of a role on the whole object, one by one. Those on some
+// columns of it are not among them.
+func (o *Object) Privileges(r Role) []string {
+	if o.To(r) == none || strings.Contains(o.To(r), "(") {
+		return nil
+	}
+	return strings.Split(o.To(r), ", ")
+}
 
 const (
 	read = "SELECT"
@@ -102,6 +113,7 @@ var objects = [...]Object{
 	table("processes", "SELECT, INSERT, UPDATE, DELETE", none, read, read),
 	table("quarantine", "SELECT, INSERT", none, read, read),
 	table("ready", "SELECT, INSERT, UPDATE, DELETE", none, read, read),
+	table("redactions", "SELECT, INSERT, UPDATE", none, read, read),
 	table("redrives", none, none, read, "SELECT, INSERT, UPDATE"),
 	table("redriven", none, none, read, read),
 	table("retention", "SELECT, UPDATE", none, read, read),
@@ -194,12 +206,15 @@ var objects = [...]Object{
 	function("kind_of", call, none, call, call),
 	function("leaf", call, none, call, call),
 	function("leaves", call, none, call, call),
+	function("masked", call, none, call, call),
 	function("misfit", call, none, call, call),
 	function("nearest_of", call, none, call, call),
 	function("new_id", call, none, none, none),
 	function("order_key", call, none, none, none),
 	function("organization_of", call, none, none, none),
 	function("path_step", call, none, call, call),
+	function("shown", call, none, call, call),
+	function("shown_payload", call, none, call, call),
 	function("state_of", call, none, call, call),
 	function("unfit", call, none, call, call),
 }

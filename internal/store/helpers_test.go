@@ -15,14 +15,21 @@ import (
 
 const capability = 7
 
-// open returns a store on a migrated database, and the user's pool to it.
+// open returns a store on a migrated database, which has the rights of a worker and
+// no more, and the owner's pool to it.
 func open(t *testing.T) (*store.Store, *pgxpool.Pool) {
 	t.Helper()
 	pool := testdb.Migrated(t)
+	return storeOf(t, testdb.As(t, pool, testdb.Worker)), pool
+}
+
+// storeOf returns a store with the rights of a pool's role.
+func storeOf(t *testing.T, pool *pgxpool.Pool) *store.Store {
+	t.Helper()
 	s, err := store.Open(t.Context(), pool, store.DefaultSchema, 4)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	return s, pool
+	return s
 }
 
 // register makes a process with the given lease.
@@ -35,7 +42,7 @@ func register(t *testing.T, s *store.Store, lease time.Duration) uuid.UUID {
 	return id
 }
 
-// enqueue stores n jobs on queue q and returns their ids.
+// enqueue stores n jobs on queue q as a producer, and returns their ids.
 func enqueue(t *testing.T, pool *pgxpool.Pool, n int, change ...func(*store.Batch)) []uuid.UUID {
 	t.Helper()
 	b := &store.Batch{Kind: "k", Queue: "q", Version: 1, Capability: capability, Priority: 2, MaxAttempts: 3, Jobs: make([]store.NewJob, n)}
@@ -47,7 +54,7 @@ func enqueue(t *testing.T, pool *pgxpool.Pool, n int, change ...func(*store.Batc
 	for _, c := range change {
 		c(b)
 	}
-	answer, err := store.Enqueue(t.Context(), pool, store.DefaultSchema, b)
+	answer, err := store.Enqueue(t.Context(), testdb.Enqueuing(t, pool), store.DefaultSchema, b)
 	require.NoError(t, err)
 	require.Empty(t, answer.Duplicates)
 	return ids

@@ -23,7 +23,7 @@ type LetterFilter struct {
 func (f *LetterFilter) letters(schema string, newestFirst bool) source {
 	s := source{
 		name: "letters",
-		job:  `SELECT d.kind, d.queue, d.code, d.fingerprint, d.summary, d.organization_id, d.args FROM ` + schema + `.dead_letters d WHERE d.job_id = s.id`,
+		job:  `SELECT d.kind, d.queue, d.code, d.fingerprint, d.summary, d.organization_id` + column("d.args", len(f.Args) > 0) + ` FROM ` + schema + `.dead_letters d WHERE d.job_id = s.id`,
 	}
 	direction, after := ``, `>`
 	if newestFirst {
@@ -108,7 +108,7 @@ func (r *Reading) LetterGroups(ctx context.Context, after string, limit, bound i
 		SELECT jsonb_build_object('fingerprint', x.fingerprint, 'code', d.code, 'shape', `+s+`.error_shape(d.summary), 'kind', d.kind,
 			'newest', d.died_at, 'newest_id', d.job_id, 'oldest', o.died_at)::text
 		FROM sort x
-		CROSS JOIN LATERAL (SELECT d.* FROM `+s+`.dead_letters d WHERE d.fingerprint = x.fingerprint ORDER BY d.died_at DESC, d.job_id DESC LIMIT 1) d
+		CROSS JOIN LATERAL (SELECT d.code, d.summary, d.kind, d.died_at, d.job_id FROM `+s+`.dead_letters d WHERE d.fingerprint = x.fingerprint ORDER BY d.died_at DESC, d.job_id DESC LIMIT 1) d
 		CROSS JOIN LATERAL (SELECT d.died_at FROM `+s+`.dead_letters d WHERE d.fingerprint = x.fingerprint ORDER BY d.died_at, d.job_id LIMIT 1) o
 		ORDER BY x.n`, after, limit)
 	if err != nil {

@@ -130,18 +130,19 @@ func (r *Reading) Events(ctx context.Context, ids []uuid.UUID, payloadMax int) (
 			'ended_at', COALESCE(e.died_at, o.processed_at), 'ended_by', COALESCE(o.claimed_by, ''),
 			'attempts', COALESCE(e.attempts, o.attempts, p.attempts, 0),
 			'error_code', COALESCE(e.code, x.code, ''), 'error_summary', COALESCE(e.summary, x.summary, ''),
-			'payload', left(e.payload::text, $2::integer), 'payload_size', octet_length(e.payload::text))::text
+			'payload', shown.payload, 'payload_size', shown.size)::text
 		FROM unnest($1::text[]::uuid[]) WITH ORDINALITY u(id, n)
 		CROSS JOIN live v
 		CROSS JOIN LATERAL (
 			SELECT * FROM (
-				SELECT d.seq, d.type, d.aggregate_type, d.aggregate_id, d.organization_id, d.version, d.capability, d.occurred_at, d.published_at, d.payload,
+				SELECT d.seq, d.type, d.aggregate_type, d.aggregate_id, d.organization_id, d.version, d.capability, d.occurred_at, d.published_at, NULL::integer AS day,
 					d.died_at, d.attempts, d.code, d.summary
 				FROM `+s+`.dead_events d WHERE d.event_id = u.id
 				UNION ALL
-				SELECT e.seq, e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.capability, e.occurred_at, e.published_at, e.payload,
+				SELECT e.seq, e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.capability, e.occurred_at, e.published_at, e.day,
 					NULL, NULL, NULL, NULL
 				FROM `+s+`.events e WHERE e.id = u.id) e LIMIT 1) e
+		CROSS JOIN LATERAL `+s+`.shown_payload(CASE WHEN e.died_at IS NOT NULL THEN 'dead_events' ELSE 'events' END, e.day, u.id, $2::integer) shown
 		LEFT JOIN LATERAL (SELECT o.* FROM `+s+`.event_outcomes o WHERE o.event_id = u.id LIMIT 1) o ON true
 		LEFT JOIN LATERAL (SELECT p.* FROM `+s+`.pending_events p
 			WHERE p.aggregate = `+s+`.aggregate_of(e.aggregate_type, e.aggregate_id) AND p.seq = e.seq) p ON true

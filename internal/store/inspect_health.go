@@ -2,9 +2,13 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/pawlgo/pawl/internal/rights"
 )
 
 // HolderRow is something that keeps vacuum from removing what is dead.
@@ -45,23 +49,39 @@ type MissingRow struct {
 	Right  string `json:"right"`
 }
 
-// Missing returns the rights on the schema's objects that the role lacks, of
-// those that workers need.
-func (r *Reading) Missing(ctx context.Context) ([]MissingRow, error) {
+// Missing returns those rights of a part that the role of the connection lacks, on
+// what there is in the schema.
+func (r *Reading) Missing(ctx context.Context, part rights.Role) ([]MissingRow, error) {
+	type wanted struct {
+		Object string `json:"object"`
+		Class  int    `json:"class"`
+		Right  string `json:"right"`
+	}
+	var all []wanted
+	for _, o := range rights.Objects() {
+		for _, right := range o.Privileges(part) {
+			all = append(all, wanted{o.Name, int(o.Class), right})
+		}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
 	return documents[MissingRow](ctx, r.tx, `
 		WITH home AS (
-			SELECT n.oid, n.nspname FROM pg_namespace n WHERE n.oid = to_regnamespace($1::text)
+			SELECT n.oid FROM pg_namespace n WHERE n.oid = to_regnamespace($1::text)
+		), wanted AS (
+			SELECT w.*, h.oid AS home FROM home h, jsonb_to_recordset($2::text::jsonb) w(object text, class integer, "right" text)
 		)
 		SELECT to_jsonb(x)::text FROM (
-			SELECT 'schema ' || h.nspname AS object, p.name AS "right" FROM home h, (VALUES ('USAGE')) p(name) WHERE NOT has_schema_privilege(h.oid, p.name)
+			SELECT 'schema ' || $1::text AS object, 'USAGE' AS "right" FROM home h WHERE NOT has_schema_privilege(h.oid, 'USAGE')
 			UNION ALL
-			SELECT c.relname, p.name FROM home h JOIN pg_class c ON c.relnamespace = h.oid, (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) p(name)
-			WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, p.name) -- partitions have those of their parent
+			SELECT w.object, w."right" FROM wanted w JOIN pg_class c ON c.relnamespace = w.home AND c.relname = w.object
+			WHERE w.class = `+strconv.Itoa(int(rights.Table))+` AND NOT has_table_privilege(c.oid, w."right")
 			UNION ALL
-			SELECT c.relname, 'USAGE' FROM home h JOIN pg_class c ON c.relnamespace = h.oid WHERE NOT CASE c.relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE') ELSE true END
-			UNION ALL
-			SELECT f.proname || '()', 'EXECUTE' FROM home h JOIN pg_proc f ON f.pronamespace = h.oid WHERE NOT has_function_privilege(f.oid, 'EXECUTE')) x
-		ORDER BY x.object, x."right"`, r.schema)
+			SELECT w.object || '()', w."right" FROM wanted w JOIN pg_proc f ON f.pronamespace = w.home AND f.proname = w.object
+			WHERE w.class = `+strconv.Itoa(int(rights.Function))+` AND NOT has_function_privilege(f.oid, w."right")) x
+		ORDER BY x.object, x."right"`, r.schema, string(text))
 }
 
 // TableRow is the state of a table that changes all the time.

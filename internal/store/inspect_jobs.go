@@ -103,8 +103,16 @@ type source struct {
 }
 
 // jobOf finds the row of a job by its id, and by its day where that is known.
-func jobOf(schema string) string {
-	return `SELECT j.kind, j.queue, j.organization_id, j.args FROM ` + schema + `.jobs j WHERE j.id = s.id AND (s.day IS NULL OR j.day = s.day) LIMIT 1`
+func jobOf(schema string, args bool) string {
+	return `SELECT j.kind, j.queue, j.organization_id` + column("j.args", args) + ` FROM ` + schema + `.jobs j WHERE j.id = s.id AND (s.day IS NULL OR j.day = s.day) LIMIT 1`
+}
+
+// column names one more column, where it is needed: not every role may read all.
+func column(name string, needed bool) string {
+	if needed {
+		return ", " + name
+	}
+	return ""
 }
 
 // live are the capabilities of live workers, NULL for no worker.
@@ -115,7 +123,8 @@ func live(schema string) string {
 // sourceOf chooses where to look for jobs of a filter: the smallest place that
 // has all of them.
 func sourceOf(schema string, f *JobFilter) (source, error) {
-	s := source{job: jobOf(schema)}
+	args := len(f.Args) > 0
+	s := source{job: jobOf(schema, args)}
 	switch f.State {
 	case StatePending, StateScheduled, StateRetrying, StateStranded:
 		s.name = "ready"
@@ -156,7 +165,7 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 		s.where = append(s.where, `NOT s.head`)
 	case StateDead:
 		s.name = "dead"
-		s.job = `SELECT d.kind, d.queue, d.organization_id, d.args FROM ` + schema + `.dead_letters d WHERE d.job_id = s.id`
+		s.job = `SELECT d.kind, d.queue, d.organization_id` + column("d.args", args) + ` FROM ` + schema + `.dead_letters d WHERE d.job_id = s.id`
 		code := ``
 		if f.ErrorCode != "" { // it has an index
 			code = ` AND d.code = ` + literal(f.ErrorCode)
@@ -166,7 +175,7 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 			ORDER BY d.died_at DESC, d.job_id DESC`
 	case StateQuarantined:
 		s.name = "quarantine"
-		s.job = `SELECT q.queue, j.kind, j.organization_id, j.args FROM (SELECT s.text AS queue) q LEFT JOIN LATERAL (` + s.job + `) j ON true`
+		s.job = `SELECT q.queue, j.kind, j.organization_id` + column("j.args", args) + ` FROM (SELECT s.text AS queue) q LEFT JOIN LATERAL (` + s.job + `) j ON true`
 		s.rows = `SELECT q.job_id AS id, q.job_day AS day, q.queue AS text, 0::bigint AS n, q.found_at AS at, 'quarantined' AS state
 			FROM ` + schema + `.quarantine q WHERE q.queue <> '` + OutboxQueue + `' AND (NOT $1::boolean OR (q.found_at, q.job_id) < ($4::timestamptz, $5::text::uuid))
 			AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL ORDER BY q.found_at DESC, q.job_id DESC`
@@ -355,19 +364,23 @@ func (r *Reading) Jobs(ctx context.Context, ids []uuid.UUID, argsMax int, search
 			'finished_at', COALESCE(o.finished_at, j.finished_at, d.died_at),
 			'error_code', COALESCE(d.code, e.code, ''), 'error_summary', COALESCE(d.summary, e.summary, ''), 'error_at', COALESCE(d.died_at, e.at),
 			'idempotency_key', COALESCE(encode(j.idempotency_key, 'hex'), ''), 'order_key', COALESCE(encode(j.order_key, 'hex'), ''),
-			'args', left(COALESCE(j.args, d.args)::text, $2::integer), 'args_size', COALESCE(octet_length(COALESCE(j.args, d.args)::text), 0))::text
+			'args', shown.payload, 'args_size', COALESCE(shown.size, 0))::text
 		FROM asked a
 		CROSS JOIN live v
 		LEFT JOIN LATERAL (
 			SELECT * FROM (
-				SELECT j.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, j.enqueued_at, j.run_at, j.max_attempts, j.idempotency_key, j.order_key, j.args,
+				SELECT j.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, j.enqueued_at, j.run_at, j.max_attempts, j.idempotency_key, j.order_key, j.day,
 					false AS archived, NULL AS status, NULL::smallint AS attempts, NULL::timestamptz AS claimed_at, NULL::timestamptz AS finished_at
 				FROM `+s+`.jobs j WHERE j.id = a.id
 				UNION ALL
-				SELECT x.id, x.kind, x.queue, x.version, x.capability, x.priority, x.organization_id, x.enqueued_at, x.run_at, x.max_attempts, x.idempotency_key, x.order_key, x.args,
+				SELECT x.id, x.kind, x.queue, x.version, x.capability, x.priority, x.organization_id, x.enqueued_at, x.run_at, x.max_attempts, x.idempotency_key, x.order_key, x.day,
 					true, x.status, x.attempts, x.claimed_at, x.finished_at
 				FROM `+s+`.archive x WHERE x.id = a.id) j LIMIT 1) j ON true
-		LEFT JOIN LATERAL (SELECT d.* FROM `+s+`.dead_letters d WHERE d.job_id = a.id) d ON true
+		LEFT JOIN LATERAL (
+			SELECT d.job_id, d.kind, d.queue, d.version, d.capability, d.priority, d.organization_id, d.enqueued_at, d.attempts, d.max_attempts, d.code, d.summary, d.died_at
+			FROM `+s+`.dead_letters d WHERE d.job_id = a.id) d ON true
+		LEFT JOIN LATERAL `+s+`.shown_payload(CASE WHEN j.archived THEN 'archive' WHEN j.id IS NOT NULL THEN 'jobs' ELSE 'dead_letters' END, j.day, a.id, $2::integer) shown
+			ON COALESCE(j.id, d.job_id) IS NOT NULL
 		LEFT JOIN LATERAL (SELECT o.* FROM `+s+`.outcomes o WHERE o.job_id = a.id LIMIT 1) o ON true
 		LEFT JOIN LATERAL (SELECT l.* FROM leased l WHERE l.id = a.id LIMIT 1) l ON true
 		LEFT JOIN LATERAL (SELECT q.* FROM `+s+`.quarantine q WHERE q.job_id = a.id LIMIT 1) q ON true

@@ -265,7 +265,8 @@ func TestLateCommitOfAnOldDay(t *testing.T) {
 // that somebody has added to meanwhile stays.
 func TestRemove(t *testing.T) {
 	t.Parallel()
-	s, pool := open(t)
+	_, pool := open(t)
+	s := storeOf(t, pool)
 	for _, n := range []int{10, 11, 12, 13} {
 		exec(t, pool, `SELECT pawl.ensure_day(pawl.day_of(now()) - $1)`, n)
 	}
@@ -528,4 +529,49 @@ func TestSurvivorsInTraffic(t *testing.T) {
 	require.Equal(t, store.Audit{Completed: a.Completed, Cancelled: a.Cancelled}, store.Audit{Completed: len(ids) - a.Cancelled, Cancelled: a.Cancelled})
 	sound(t, s)
 	require.False(t, leaf(t, s, store.Jobs, 8).Used)
+}
+
+// A worker that does not own the tables removes days too, when nobody is using them.
+func TestRemoveWithoutOwning(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	for _, n := range []int{10, 11} {
+		exec(t, pool, `SELECT pawl.ensure_day(pawl.day_of(now()) - $1)`, n)
+	}
+	tx := begin(t, pool, pgx.ReadCommitted)
+	_, err := tx.Exec(t.Context(), `SELECT FROM pawl.jobs`)
+	require.NoError(t, err)
+	gone, err := s.Remove(t.Context(), leaf(t, s, store.Jobs, 10))
+	require.NoError(t, err)
+	require.False(t, gone, "somebody has the table locked")
+	require.NoError(t, tx.Rollback(t.Context()))
+	for _, l := range []store.Leaf{leaf(t, s, store.Jobs, 10), leaf(t, s, store.Outcomes, 11)} {
+		gone, err = s.Remove(t.Context(), l)
+		require.NoError(t, err)
+		require.True(t, gone)
+		gone, err = s.Remove(t.Context(), l)
+		require.NoError(t, err)
+		require.False(t, gone, "it is not there any more")
+	}
+	// One that the owner was interrupted with is finished.
+	owner := storeOf(t, pool)
+	tx = begin(t, pool, pgx.ReadCommitted)
+	_, err = tx.Exec(t.Context(), `SELECT FROM pawl.jobs`)
+	require.NoError(t, err)
+	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = owner.Remove(soon, leaf(t, s, store.Jobs, 11))
+	require.Error(t, err)
+	testdb.Eventually(t, 10*time.Second, "the leaf to be on its way out", func() bool { return leaf(t, s, store.Jobs, 11).State == store.Pending })
+	require.NoError(t, tx.Rollback(t.Context()))
+	gone, err = s.Remove(t.Context(), leaf(t, s, store.Jobs, 11))
+	require.NoError(t, err)
+	require.True(t, gone)
+	// One that somebody has added to stays.
+	exec(t, pool, `SELECT pawl.ensure_day(pawl.day_of(now()) - 12)`)
+	exec(t, pool, `INSERT INTO pawl.outcomes (day, job_id, job_day, outcome, attempts, queue, claimed_at, finished_at)
+		SELECT pawl.day_of(now()) - 12, gen_random_uuid(), 1, 1, 1, 'q', now(), now()`)
+	gone, err = s.Remove(t.Context(), leaf(t, s, store.Outcomes, 12))
+	require.NoError(t, err)
+	require.False(t, gone)
 }

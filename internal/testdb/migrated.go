@@ -26,7 +26,7 @@ func Migrated(t testing.TB, opts ...Option) *pgxpool.Pool {
 		t.Fatalf("testdb: %v", err)
 	}
 	sum := sha256.Sum256([]byte(text + rights))
-	return Template(t, "pawl_"+hex.EncodeToString(sum[:8]), func(ctx context.Context, url string) error {
+	pool := Template(t, "pawl_"+hex.EncodeToString(sum[:8]), func(ctx context.Context, url string) error {
 		if err := makeRoles(ctx); err != nil {
 			return err
 		}
@@ -41,4 +41,7 @@ func Migrated(t testing.TB, opts ...Option) *pgxpool.Pool {
 		_, err = conn.Exec(ctx, rights)
 		return err
 	}, opts...)
+	c := pool.Config().ConnConfig
+	owners.Store(c.Database, c.User)
+	return pool
 }

@@ -3,6 +3,7 @@ package testdb
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -40,6 +41,35 @@ func As(t testing.TB, pool *pgxpool.Pool, role string) *pgxpool.Pool {
 	}
 	t.Cleanup(func() { closePool(t, as, cleanupTimeout) })
 	return as
+}
+
+// owners are the users that own the databases of Migrated, by name.
+var owners sync.Map // string -> string
+
+// Owns says whether a pool is on a database of [Migrated], and logs in as the owner
+// of everything in it. Then [As] is for it.
+func Owns(pool *pgxpool.Pool) bool {
+	c := pool.Config()
+	owner, ok := owners.Load(c.ConnConfig.Database)
+	return ok && owner == c.ConnConfig.User && c.AfterConnect == nil
+}
+
+// producers are the pools of Enqueuing.
+var producers sync.Map // *pgxpool.Pool -> *pgxpool.Pool
+
+// Enqueuing returns the one pool of the role [Producer] that there is beside a pool
+// of [Migrated].
+func Enqueuing(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	if p, ok := producers.Load(pool); ok {
+		return p.(*pgxpool.Pool)
+	}
+	p := As(t, pool, Producer)
+	if known, loaded := producers.LoadOrStore(pool, p); loaded {
+		return known.(*pgxpool.Pool)
+	}
+	t.Cleanup(func() { producers.Delete(pool) })
+	return p
 }
 
 // makeRoles makes the roles, unless another test has.

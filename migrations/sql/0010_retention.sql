@@ -256,11 +256,13 @@ BEGIN
 END $$;
 
 -- Detaches an empty day, for callers that do not own the tables: who does, does it
--- CONCURRENTLY, which no function can. This one holds up everybody for a moment,
--- and so waits for nobody. Answers whether it is detached.
+-- CONCURRENTLY, which no function can. This one holds up everybody for a moment, so
+-- it looks for one in which nobody uses the table; only at last it waits, and then
+-- everybody else does too, for half a second at most. Answers whether it is detached.
 CREATE FUNCTION {schema}.detach_leaf(p_parent text, p_day integer, p_tries integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
+SET lock_timeout = '500ms'
 AS $$
 DECLARE
 	v_leaf   text := leaf(p_parent, p_day);
@@ -279,7 +281,7 @@ BEGIN
 			RETURN true;
 		END IF;
 		BEGIN
-			EXECUTE format('LOCK TABLE ONLY %s, ONLY %s IN ACCESS EXCLUSIVE MODE NOWAIT', v_parent, v_leaf);
+			EXECUTE format('LOCK TABLE ONLY %s, ONLY %s IN ACCESS EXCLUSIVE MODE', v_parent, v_leaf) || CASE WHEN n < p_tries THEN ' NOWAIT' ELSE '' END;
 			IF pg_relation_size(to_regclass(v_leaf)) > 0 THEN
 				RETURN false;
 			END IF;

@@ -34,6 +34,8 @@ type Event[P any] struct {
 	// Shape is the wire shape of the current version, as the lock spells it:
 	// what the database holds the payloads of plain SQL against.
 	Shape string
+	// Redact is what is not to be shown of a payload, as in [Kind].
+	Redact string
 	// Decode turns a stored payload of any known version into the current type.
 	Decode func(version int, raw []byte) (P, error)
 }
@@ -97,7 +99,8 @@ func EventRow[P any](e *Event[P], project Projection[P]) dispatch.EventRow {
 	return eventRow(dispatch.EventRow{
 		Event: e.Name, Versions: versionsOf(e.Capabilities), Current: e.Version, Policy: e.Policy, Skip: e.Skip,
 		Registration: &dispatch.EventRegistration{Aggregate: e.Aggregate, OrganizationField: e.OrganizationField, Shape: e.Shape},
-	}, e.Decode, project)
+		Redactions:   []dispatch.Redaction{redaction(e.Version, e.Redact)},
+	}, quiet(e.Decode, e.Redact), project)
 }
 
 // EventAliasRow connects an old name of an event to the projection of the newer
@@ -105,7 +108,8 @@ func EventRow[P any](e *Event[P], project Projection[P]) dispatch.EventRow {
 // stored.
 func EventAliasRow[P any](a Alias, e *Event[P], project Projection[P]) dispatch.EventRow {
 	versions, decode := aliasOf[P](a, e.Decode)
-	return eventRow(dispatch.EventRow{Event: a.Kind, Versions: versions, Policy: e.Policy, Skip: e.Skip}, decode, project)
+	return eventRow(dispatch.EventRow{Event: a.Kind, Versions: versions, Policy: e.Policy, Skip: e.Skip, Redactions: a.redactions(e.Version, e.Redact)},
+		quiet(decode, e.Redact), project)
 }
 
 func eventRow[P any](row dispatch.EventRow, decode decoder[P], project Projection[P]) dispatch.EventRow {

@@ -30,7 +30,7 @@ func fact[P any]() *taskimpl.Event[P] {
 // on.
 func TestPublishRefuses(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	tx := begin(t, pool, pgx.ReadCommitted)
 	e := fact[holder]()
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func TestPublishInEveryMode(t *testing.T) {
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			pool := testdb.Migrated(t, testdb.Configure(func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }))
+			pool := migrated(t, testdb.Configure(func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }))
 			at := time.Now()
 			_, err := taskimpl.Publish(t.Context(), task.Autocommit(pool), e, "a", args{N: 1}, []task.PublishOption{task.OccurredAt(at), task.NoWake()})
 			require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestPublishInEveryMode(t *testing.T) {
 // A savepoint that is rolled back takes only its own events with it.
 func TestPublishInSavepoints(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	e := fact[args]()
 	tx := begin(t, pool, pgx.ReadCommitted)
 	publish := func(tx task.Tx, n int) {

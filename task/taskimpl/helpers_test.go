@@ -131,3 +131,9 @@ func (w worker) settle(t *testing.T, j store.ClaimedJob, outcome store.Outcome) 
 	require.NoError(t, err)
 	require.Equal(t, []store.Outcome{outcome}, recorded)
 }
+
+// migrated returns a pool on a migrated database that has the rights of a worker.
+func migrated(t *testing.T, opts ...testdb.Option) *pgxpool.Pool {
+	t.Helper()
+	return testdb.As(t, testdb.Migrated(t, opts...), testdb.Worker)
+}

@@ -124,7 +124,7 @@ func TestKeep(t *testing.T) {
 // are the scopes of a key.
 func TestDistinctKeys(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	type key struct {
 		organization string
 		fields       []any
@@ -165,7 +165,7 @@ func TestRollbackTwin(t *testing.T) {
 		for _, rollback := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s rollback=%v", level, rollback), func(t *testing.T) {
 				t.Parallel()
-				pool := testdb.Migrated(t)
+				pool := migrated(t)
 				a, b := begin(t, pool, level), begin(t, pool, level)
 				_, err := b.Exec(t.Context(), `SELECT 1`) // its snapshot is older than A's commit
 				require.NoError(t, err)
@@ -243,7 +243,7 @@ func TestRandomMixes(t *testing.T) {
 	for _, level := range levels {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			pool := testdb.Migrated(t)
+			pool := migrated(t)
 			random := rand.New(rand.NewPCG(1, uint64(len(level))))
 			var mu sync.Mutex
 			promised := make(map[int]bool)
@@ -304,7 +304,7 @@ func TestRandomMixes(t *testing.T) {
 // 16 callers enqueue the same 20 keys in random orders, bulk and one by one.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t, testdb.MaxConns(16))
+	pool := migrated(t, testdb.MaxConns(16))
 	random := rand.New(rand.NewPCG(2, 3))
 	var callers sync.WaitGroup
 	for caller := range 16 {
@@ -352,7 +352,7 @@ func TestExpiredKeyIsTakenOverOnce(t *testing.T) {
 	for _, level := range levels {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			pool := testdb.Migrated(t)
+			pool := migrated(t)
 			w := newWorker(t, pool)
 			enqueue(t, task.Autocommit(pool), keyed(), args{N: 1})
 			w.settle(t, w.claim(t), store.Completed)
@@ -386,7 +386,7 @@ func TestExpiredKeyIsTakenOverOnce(t *testing.T) {
 // receipt must not name a job that was not stored.
 func TestKeyThatGoesDuringTheCall(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	held := enqueue(t, task.Autocommit(pool), keyed(), args{N: 1})
 	other := begin(t, pool, pgx.ReadCommitted)
 	enqueue(t, other, keyed(), args{N: 1, Organization: "z"}) // sorts after

@@ -8,14 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawlgo/pawl/internal/testdb"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
 )
 
 func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
 	for name, opt := range map[string]task.EnqueueOption{
 		"At zero": task.At(time.Time{}), "At zero elsewhere": task.At(time.Time{}.In(time.FixedZone("x", 3600))), "At 10000": task.At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)),
@@ -37,7 +36,7 @@ func TestInvalidOptions(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	future := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	last := time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.FixedZone("west", -12*3600))
 	type row struct {
@@ -90,7 +89,7 @@ func TestOptions(t *testing.T) {
 // A call's options do not stay in the kind.
 func TestOptionsOfOneCall(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	k := keyed()
 	enqueue(t, task.Autocommit(pool), k, args{N: 1}, task.Priority(task.Urgent), task.Attempts(9), task.Key("mine", time.Minute))
 	require.Equal(t, task.Normal, k.Priority)

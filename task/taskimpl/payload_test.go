@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawlgo/pawl/internal/store"
-	"github.com/pawlgo/pawl/internal/testdb"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
 )
@@ -69,7 +68,7 @@ func nested(depth int) json.RawMessage {
 // transaction goes on.
 func TestRefusedPayloads(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	s, nul := "bad \xff", "nul \x00"
 	var cycle []any
 	cycle = []any{&cycle}
@@ -119,7 +118,7 @@ func TestRefusedPayloads(t *testing.T) {
 // What is accepted is stored, however odd, and comes back as the same value.
 func TestAcceptedPayloads(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	for name, v := range map[string]any{
 		"nil": nil, "empty": "", "empty key": map[string]int{"": 1}, "backslashes": `\u0000 \\u0000 \ud800 \x`, "control": "\x01\x1f\x7f\u0085\u2028\u2029",
 		"replacement": "a\uFFFDb", "escaped replacement": json.RawMessage(`"\ufffd"`), "emoji": "😀", "escaped emoji": json.RawMessage(`["\ud83d\ude00", "\uD83D\uDE00x"]`),
@@ -150,7 +149,7 @@ type node struct {
 
 func TestTooDeep(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
 	chain := func(depth int) (n *node) {
 		for range depth {
@@ -167,7 +166,7 @@ func TestTooDeep(t *testing.T) {
 
 func TestSchemaNames(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	for _, name := range []string{"", "a\x00b", "\xff", strings.Repeat("s", 64)} {
 		tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
 		_, err := taskimpl.Enqueue(t.Context(), task.InSchema(tx, name), kind[holder](), holder{}, nil)
@@ -178,7 +177,7 @@ func TestSchemaNames(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
 	_, err := taskimpl.Enqueue(t.Context(), tx, kind[holder](), holder{V: strings.Repeat("x", 64<<20)}, nil)
 	require.ErrorIs(t, err, task.ErrTooLarge)
@@ -197,7 +196,7 @@ func TestTooLarge(t *testing.T) {
 
 func TestHostileOrganizationAndKey(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	for _, organization := range []string{"a\x00", "\xff", strings.Repeat("o", 1001)} {
 		tx := &counted{Tx: begin(t, pool, pgx.ReadCommitted)}
 		k := keyed()
@@ -228,7 +227,7 @@ func TestDigits(t *testing.T) {
 		Any           any
 	}
 	in := numbers{Max: math.MaxInt64, Min: math.MinInt64, Odd: 1<<53 + 1, Unsigned: math.MaxUint64, Number: "12345678901234567890.10", Any: map[string]int64{"n": 1<<53 + 1}}
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	w := newWorker(t, pool)
 	r := enqueue(t, task.Autocommit(pool), kind[numbers](), in)
 	check := func(raw []byte) {

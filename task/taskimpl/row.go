@@ -17,7 +17,7 @@ type TxHandler[A any] = func(context.Context, pgx.Tx, *task.Job[A]) error
 // Row connects a kind to a handler.
 func Row[A any](k *Kind[A], handle Handler[A]) dispatch.Row {
 	r := newRow(k)
-	r.run(k.Decode, handle)
+	r.run(quiet(k.Decode, k.Redact), handle)
 	return r.Row
 }
 
@@ -25,7 +25,7 @@ func Row[A any](k *Kind[A], handle Handler[A]) dispatch.Row {
 // commits together with the end of the attempt.
 func TxRow[A any](k *Kind[A], handle TxHandler[A]) dispatch.Row {
 	r := newRow(k)
-	r.runTx(k.Decode, handle)
+	r.runTx(quiet(k.Decode, k.Redact), handle)
 	return r.Row
 }
 
@@ -63,7 +63,8 @@ type row[A any] struct{ dispatch.Row }
 func newRow[A any](k *Kind[A]) row[A] {
 	return row[A]{dispatch.Row{
 		Kind: k.Name, Queue: k.Queue, Policy: k.Policy, Versions: versionsOf(k.Capabilities), Current: k.Version, Ordered: k.Order != nil, Isolation: k.Isolation,
-		Schedule: k.schedule(),
+		Schedule:   k.schedule(),
+		Redactions: []dispatch.Redaction{redaction(k.Version, k.Redact)},
 		Registration: &dispatch.Registration{
 			Priority: int16(k.Priority), Keyed: k.Key != nil, Keep: k.Keep,
 			OrganizationField: k.OrganizationField, Order: k.Order, Shape: k.Shape,
@@ -81,7 +82,10 @@ func versionsOf(capabilities []Capability) []dispatch.Version {
 
 func newAliasRow[A any](a Alias, k *Kind[A]) (row[A], decoder[A]) {
 	versions, decode := aliasOf[A](a, k.Decode)
-	return row[A]{dispatch.Row{Kind: a.Kind, Queue: k.Queue, Policy: k.Policy, Versions: versions, Ordered: k.Order != nil, Isolation: k.Isolation}}, decode
+	return row[A]{dispatch.Row{
+		Kind: a.Kind, Queue: k.Queue, Policy: k.Policy, Versions: versions, Ordered: k.Order != nil, Isolation: k.Isolation,
+		Redactions: a.redactions(k.Version, k.Redact),
+	}}, quiet(decode, k.Redact)
 }
 
 // aliasOf returns the versions of an old name, and how their payloads are

@@ -63,6 +63,11 @@ type Kind[A any] struct {
 	// Shape is the wire shape of the current version, as the lock spells it:
 	// what the database holds the arguments of plain SQL against.
 	Shape string
+	// Redact is what is not to be shown of a payload of the current version: as
+	// JSON, an array of paths. Each is an array of steps, which are the names of
+	// members, or empty for every element of an array or value of an object. It is
+	// empty where there is nothing to hide.
+	Redact string
 	// Decode turns a stored payload of any known version into the current type.
 	Decode func(version int, raw []byte) (A, error)
 }

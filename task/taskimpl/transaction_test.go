@@ -20,7 +20,7 @@ var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Seriali
 
 func TestRollbackLeavesNothing(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	for _, level := range levels {
 		tx := begin(t, pool, level)
 		enqueue(t, tx, kind[args](), args{})
@@ -61,7 +61,7 @@ func TestSavepointRollbackTakesOnlyItsOwnJobs(t *testing.T) {
 
 func TestReceiptsAreInOrder(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	tx := begin(t, pool, pgx.ReadCommitted)
 	held := enqueue(t, tx, keyed(), args{N: 2})
 	receipts, err := taskimpl.EnqueueMany(t.Context(), tx, keyed(), []args{{N: 3}, {N: 2}, {N: 1}, {N: 3}}, nil)
@@ -93,7 +93,7 @@ func TestExecModes(t *testing.T) {
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			pool := testdb.Migrated(t, testdb.Configure(func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }))
+			pool := migrated(t, testdb.Configure(func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }))
 			tx := begin(t, pool, pgx.ReadCommitted)
 			receipts, err := taskimpl.EnqueueMany(t.Context(), tx, keyed(), []args{{N: 1}, {N: 2}, {N: 1}}, nil)
 			require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestExecModes(t *testing.T) {
 
 func TestDatabaseSQL(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
 	start := func(options *sql.TxOptions) *sql.Tx {
@@ -149,7 +149,7 @@ func TestDatabaseSQL(t *testing.T) {
 
 func TestAutocommit(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Migrated(t)
+	pool := migrated(t)
 	tx := task.Autocommit(pool)
 	first := enqueue(t, tx, keyed(), args{N: 1})
 	require.Equal(t, 1, count(t, pool, "ready"))

@@ -49,8 +49,15 @@ func Convert[To, From any](args From, failed error) (To, error) {
 }
 
 // UnknownVersion is the error of a version that Decode does not know.
-func UnknownVersion(kind string, version int) error {
-	return fmt.Errorf("this binary does not know version %d of %s", version, kind)
+func UnknownVersion(kind string, version int) error { return &unknownVersion{kind, version} }
+
+type unknownVersion struct {
+	kind    string
+	version int
+}
+
+func (e *unknownVersion) Error() string {
+	return fmt.Sprintf("this binary does not know version %d of %s", e.version, e.kind)
 }
 
 // NoMarshal has every method that encoding/json looks for. Beside it in a struct,

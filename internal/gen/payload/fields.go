@@ -15,6 +15,8 @@ type jsonField struct {
 	path []*types.Var // from the struct, through embedded ones
 	typ  types.Type
 	at   place
+	// redact says that its tag wants it hidden.
+	redact bool
 }
 
 // tag is what a json struct tag says.
@@ -32,6 +34,8 @@ func (c *Checker) structure(t types.Type, s *types.Struct, p place) {
 		switch i := slices.IndexFunc(kept, func(k jsonField) bool { return k.name == f.name }); {
 		case i < 0:
 			kept = append(kept, f)
+		case f.redact && len(kept[i].path) < len(f.path):
+			c.errorf(f.at, "task:\"redact\" has no effect: %s has its JSON name %q and is stored in its place; tag that field", join(kept[i].path), f.name)
 		case len(kept[i].path) == len(f.path):
 			c.errorf(f.at, "it has the JSON name %q, and so has %s: encoding/json stores neither or only one", f.name, join(kept[i].path))
 		}
@@ -71,7 +75,11 @@ func (c *Checker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 				at := l.at.at(c, field)
 				path := append(slices.Clone(l.path), field)
 				tag, ok := c.tag(l.s.Tag(i), at)
+				redact := c.redact(l.s.Tag(i), at)
 				if !ok || tag.ignored {
+					if redact && tag.ignored {
+						c.errorf(at, "task:\"redact\" has no effect: json:\"-\" leaves the field out of the payload")
+					}
 					continue
 				}
 				embedded, isStruct := embeddedStruct(field)
@@ -96,7 +104,7 @@ func (c *Checker) fields(t types.Type, s *types.Struct, p place) []jsonField {
 				if name == "" {
 					name = field.Name()
 				}
-				fields = append(fields, jsonField{name, path, field.Type(), at})
+				fields = append(fields, jsonField{name, path, field.Type(), at, redact})
 				switch {
 				case !tag.quoted:
 				case !quotable(field.Type()):

@@ -127,6 +127,7 @@ func (c *Checker) walk(t types.Type, p place) {
 	case *types.Pointer: // its methods are those of what it points to, which comes next
 	default:
 		if c.opaque(t, p) {
+			c.redactsInVain(t, p)
 			return
 		}
 	}

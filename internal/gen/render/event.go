@@ -25,6 +25,7 @@ func event(file *jen.File, t *Task) {
 		}
 	}
 	entries = append(entries, entry("Shape", text(lock.Spell(t.Plan.Current.Shape))))
+	entries = append(entries, redact(t)...)
 	entries = append(entries, entry("Decode", jen.Id("decode"+t.Name)))
 	file.Var().Id(t.variable()).Op("=").Add(
 		composite(jen.Qual(taskimplPath, "Event").Types(typeExpr(t.Args)), true, entries...))

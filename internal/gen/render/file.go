@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -137,6 +138,7 @@ func kind(file *jen.File, t *Task) {
 		entries = append(entries, entry("Schedule", schedule(t)))
 	}
 	entries = append(entries, entry("Shape", text(lock.Spell(t.Plan.Current.Shape))))
+	entries = append(entries, redact(t)...)
 	entries = append(entries, entry("Decode", jen.Id("decode"+t.Name)))
 	file.Var().Id("kind" + t.Name).Op("=").Add(
 		composite(jen.Qual(taskimplPath, "Kind").Types(typeExpr(t.Args)), true, entries...))
@@ -166,6 +168,18 @@ func policy(t *Task) jen.Code {
 
 // isolationLevels are those that a transaction does not have of its own accord.
 var isolationLevels = map[string]string{"repeatable_read": "RepeatableRead", "serializable": "Serializable"}
+
+// redact writes which members of the payload are not to be shown, if any are.
+func redact(t *Task) []jen.Code {
+	if len(t.Redact) == 0 {
+		return nil
+	}
+	paths, err := json.Marshal(t.Redact)
+	if err != nil {
+		panic(err) // strings
+	}
+	return []jen.Code{entry("Redact", text(string(paths)))}
+}
 
 // text writes a string that is read, as it is where that is possible.
 func text(s string) jen.Code {

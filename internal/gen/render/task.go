@@ -33,6 +33,8 @@ type Task struct {
 	OrganizationField string
 	// Order are the members of the stored payload that the order key is made from.
 	Order []string
+	// Redact are the paths in the stored payload of what is not to be shown.
+	Redact [][]string
 	// Scheduled says that a method of the declaration makes payloads of ticks.
 	Scheduled bool
 	// Plan has the payload versions; nil until they are decided.

@@ -17,6 +17,7 @@ type candidate struct {
 	path   []string // the Go names from the struct through embedded ones
 	index  []int    // the same as positions
 	tagged bool
+	redact bool // it, or a struct that it is embedded by, is not to be shown
 }
 
 // fieldsOf lists what encoding/json stores of a struct: the fields of embedded
@@ -25,9 +26,10 @@ type candidate struct {
 func fieldsOf(s view) []candidate {
 	var all []candidate
 	type level struct {
-		s     view
-		path  []string
-		index []int
+		s      view
+		path   []string
+		index  []int
+		redact bool
 	}
 	visited := map[any]bool{}
 	next := []level{{s: s}}
@@ -55,9 +57,10 @@ func fieldsOf(s view) []candidate {
 				path := append(slices.Clone(l.path), m.name)
 				index := append(slices.Clone(l.index), i)
 				target := deref(m.typ)
+				redact := l.redact || m.tag.Get(RedactKey) == RedactValue
 				if name == "" && m.embedded && target.kind() == reflect.Struct {
 					if count[target.id()]++; count[target.id()] == 1 {
-						next = append(next, level{target, path, index})
+						next = append(next, level{target, path, index, redact})
 					}
 					continue
 				}
@@ -69,7 +72,7 @@ func fieldsOf(s view) []candidate {
 						OmitZero:  slices.Contains(options, "omitzero"),
 						Quoted:    slices.Contains(options, "string") && quotable(target.kind()),
 					},
-					typ: m.typ, path: path, index: index, tagged: name != "",
+					typ: m.typ, path: path, index: index, tagged: name != "", redact: redact,
 				}
 				all = append(all, c)
 				if times[l.s.id()] > 1 {
