@@ -27,14 +27,15 @@ func Migrated(t testing.TB, opts ...Option) *pgxpool.Pool {
 	}
 	sum := sha256.Sum256([]byte(text + rights))
 	pool := Template(t, "pawl_"+hex.EncodeToString(sum[:8]), func(ctx context.Context, url string) error {
-		if err := makeRoles(ctx); err != nil {
-			return err
-		}
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
+		// On this connection: all of the operators' may be waiting for this template.
+		if err := makeRoles(ctx, conn); err != nil {
+			return err
+		}
 		if err := migrations.Up(ctx, conn, migrations.Options{}); err != nil {
 			return err
 		}

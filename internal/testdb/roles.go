@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pawlgo/pawl/migrations"
@@ -73,13 +74,14 @@ func Enqueuing(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
 }
 
 // makeRoles makes the roles, unless another test has.
-func makeRoles(ctx context.Context) error {
+func makeRoles(ctx context.Context, conn *pgx.Conn) error {
 	for _, role := range allRoles {
-		if err := onShared(ctx, fmt.Sprintf(`DO $$ BEGIN
-			PERFORM pg_catalog.pg_advisory_xact_lock(7302614);
+		if _, err := conn.Exec(ctx, fmt.Sprintf(`DO $$ BEGIN
 			IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '%[1]s') THEN
 				CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s';
 			END IF;
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN
+			NULL; -- of another template
 		END $$`, role, rolePassword)); err != nil {
 			return fmt.Errorf("make the role %s: %w", role, err)
 		}
