@@ -122,6 +122,36 @@ func TestJobsOfEachState(t *testing.T) {
 	require.Equal(t, status.Binary, status.Migration)
 }
 
+// Suspects come first, whatever their queues are called, and a page that ends with
+// one of them is followed by all of the others.
+func TestJobsAfterSuspects(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	var suspects, others []uuid.UUID
+	for _, queue := range []string{"a", "m", "z"} {
+		for _, priority := range []task.PriorityLevel{task.Low, task.High} {
+			k := kind("visit_"+queue, queue, func(k *taskimpl.Kind[args]) { k.Priority = priority })
+			for i := range 2 {
+				others = append(others, put(t, pool, k, args{N: i}))
+				if queue != "a" {
+					suspects = append(suspects, put(t, pool, k, args{N: i}))
+				}
+			}
+		}
+	}
+	exec(t, pool, `UPDATE pawl.ready SET suspect = true WHERE id = ANY ($1)`, suspects)
+	for limit := 1; limit <= 8; limit++ {
+		for _, page := range []admin.Page{{Limit: limit}, {Budget: limit}} {
+			ids, _ := pages(t, c, admin.JobFilter{State: task.StatePending}, page)
+			require.Len(t, ids, len(suspects)+len(others), "%+v", page)
+			require.ElementsMatch(t, suspects, ids[:len(suspects)], "%+v", page)
+			require.ElementsMatch(t, others, ids[len(suspects):], "%+v", page)
+		}
+	}
+	ids, _ := pages(t, c, admin.JobFilter{State: task.StatePending, Queue: "z"}, admin.Page{Limit: 1})
+	require.ElementsMatch(t, slices.Concat(suspects[4:], others[8:]), ids)
+}
+
 func TestJobsOfFilters(t *testing.T) {
 	t.Parallel()
 	pool, c := open(t)
