@@ -128,6 +128,36 @@ func TestDeadGroups(t *testing.T) {
 	require.Equal(t, "noise", audit.Entries[0].Reason)
 }
 
+// What dies after somebody has looked is not touched.
+func TestTouchedIsWhatWasSaid(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	k := mailed()
+	for _, f := range []admin.DeadFilter{{All: true}, {Kind: "send_mail"}, {Kind: "send_mail", Until: time.Now().Add(time.Hour)}} {
+		for name, change := range map[string]func(admin.DeadFilter) (int, error){
+			"purge": func(f admin.DeadFilter) (int, error) { return c.PurgeDead(t.Context(), f, "", nil) },
+			"redrive": func(f admin.DeadFilter) (int, error) {
+				run, err := c.Redrive(t.Context(), admin.RedriveOptions{Filter: f})
+				return int(run.Redriven), err
+			},
+		} {
+			bury(t, pool, c, k, "gone", 2)
+			touched, err := c.TouchDead(t.Context(), f, admin.Page{})
+			require.NoError(t, err)
+			require.Equal(t, 2, touched.Letters)
+			later := bury(t, pool, c, k, "gone", 1)
+			n, err := change(f.DiedBefore(touched.At))
+			require.NoError(t, err, "%s %v", name, f)
+			require.Equal(t, 2, n, "%s %v", name, f)
+			require.Equal(t, later[0].String(), query[string](t, pool, `SELECT job_id::text FROM pawl.dead_letters`))
+			exec(t, pool, `DELETE FROM pawl.dead_letters`)
+			exec(t, pool, `DELETE FROM pawl.ready`)
+		}
+	}
+	before := time.Now().Add(-time.Hour)
+	require.Equal(t, before, admin.DeadFilter{Until: before}.DiedBefore(time.Now()).Until)
+}
+
 func TestRetryJob(t *testing.T) {
 	t.Parallel()
 	pool, c := open(t)

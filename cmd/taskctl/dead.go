@@ -123,12 +123,14 @@ func (a *app) deadJobs() *cobra.Command {
 	return cmd
 }
 
-// touch shows what a filter would touch, and asks.
-func (a *app) touch(ctx context.Context, c *admin.Client, f admin.DeadFilter, verb string) (bool, error) {
-	touched, err := c.TouchDead(ctx, f, admin.Page{})
+// touch shows what a filter would touch, and asks. It bounds the filter by the
+// moment of its look: what dies while somebody thinks about the answer is left alone.
+func (a *app) touch(ctx context.Context, c *admin.Client, f *admin.DeadFilter, verb string) (bool, error) {
+	touched, err := c.TouchDead(ctx, *f, admin.Page{})
 	if err != nil {
 		return false, err
 	}
+	*f = f.DiedBefore(touched.At)
 	many := fmt.Sprintf("%d dead letters", touched.Letters)
 	if !touched.Whole {
 		many = fmt.Sprintf("%d dead letters of the %d that were looked at, and those of the rest", touched.Letters, touched.Looked)
@@ -183,7 +185,7 @@ interrupted, or stopped, --continue goes on.`,
 			if opts.Canary > 0 {
 				how = fmt.Sprintf("redrive, %d of them first,", opts.Canary)
 			}
-			if ok, err := a.touch(ctx, c, opts.Filter, how); !ok || err != nil {
+			if ok, err := a.touch(ctx, c, &opts.Filter, how); !ok || err != nil {
 				return err
 			}
 			run, err = c.Redrive(ctx, opts)
@@ -284,7 +286,7 @@ func (a *app) deadPurge() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if ok, err := a.touch(ctx, c, f, "remove for good"); !ok || err != nil {
+			if ok, err := a.touch(ctx, c, &f, "remove for good"); !ok || err != nil {
 				return err
 			}
 			var last time.Time
