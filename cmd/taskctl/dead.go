@@ -42,27 +42,36 @@ func (f *deadFilter) flags(cmd *cobra.Command, all string) {
 	flags.StringArrayVar(&f.args, "arg", nil, argUsage)
 }
 
-func (f *deadFilter) filter() (_ admin.DeadFilter, err error) {
+// filter reads the flags. Durations are taken off the clock of the database.
+func (f *deadFilter) filter(ctx context.Context, c *admin.Client) (_ admin.DeadFilter, err error) {
+	now := func() (time.Time, error) { return c.Now(ctx) }
 	if f.IDs, err = parseIDs(f.ids); err != nil {
 		return f.DeadFilter, err
 	}
-	if f.Since, err = parseTime(f.since); err != nil {
+	if f.Since, err = parseTime(f.since, now); err != nil {
 		return f.DeadFilter, err
 	}
-	if f.Until, err = parseTime(f.until); err != nil {
+	if f.Until, err = parseTime(f.until, now); err != nil {
 		return f.DeadFilter, err
 	}
 	f.Args, err = argFlags(f.args)
 	return f.DeadFilter, err
 }
 
-// parseTime reads a time, or how long ago it was.
-func parseTime(text string) (time.Time, error) {
+// parseTime reads a time, or how long before now it was.
+func parseTime(text string, now func() (time.Time, error)) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	if ago, err := time.ParseDuration(strings.TrimSuffix(strings.TrimSpace(text), " ago")); err == nil {
-		return time.Now().Add(-ago), nil
+		if ago < 0 {
+			return time.Time{}, usage(fmt.Errorf("%q is in the future: give how long ago it was, such as 6h", text))
+		}
+		t, err := now()
+		if err != nil {
+			return time.Time{}, err
+		}
+		return t.Add(-ago), nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -106,7 +115,7 @@ func (a *app) deadJobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "jobs", Short: "List dead letters one by one, the newest first", Args: args(cobra.NoArgs),
 		RunE: a.with(func(ctx context.Context, c *admin.Client, _ []string) error {
-			f, err := filter.filter()
+			f, err := filter.filter(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -175,7 +184,7 @@ interrupted, or stopped, --continue goes on.`,
 				run, err = c.ContinueRedrive(ctx, id, opts)
 				return a.redriven(run, err)
 			}
-			if opts.Filter, err = filter.filter(); err != nil {
+			if opts.Filter, err = filter.filter(ctx, c); err != nil {
 				return err
 			}
 			if opts.StopAt, err = parseShare(stopAt); err != nil {
@@ -282,7 +291,7 @@ func (a *app) deadPurge() *cobra.Command {
 	cmd := a.destructive(&cobra.Command{
 		Use: "purge", Short: "Remove dead letters for good", Args: args(cobra.NoArgs),
 		RunE: a.with(func(ctx context.Context, c *admin.Client, _ []string) error {
-			f, err := filter.filter()
+			f, err := filter.filter(ctx, c)
 			if err != nil {
 				return err
 			}
