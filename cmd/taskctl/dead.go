@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pawlgo/pawl/admin"
 )
@@ -208,7 +209,22 @@ interrupted, or stopped, --continue goes on.`,
 	flags.StringVar(&stopAt, "stop-at", "0", "the `share` of failures that stops it, such as 10% or 0.1")
 	flags.IntVar(&opts.Attempts, "attempts", 0, "how many `attempts` each has, else as many as it had")
 	flags.BoolVar(&opts.Wait, "wait", false, "wait for the ends of all of them")
-	flags.StringVar(&goOn, "continue", "", "go on with the redrive of that `id`")
+	flags.StringVar(&goOn, "continue", "", "go on with the redrive of that `id`, as it was started")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if !cmd.Flags().Changed("continue") {
+			return nil
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			switch f.Name {
+			case "continue", "wait", "yes", "dry-run":
+				return
+			}
+			if f.Changed && err == nil {
+				err = usage(fmt.Errorf("--%s beside --continue: a redrive goes on as it was started; leave it out, or start another redrive for the letters that are left", f.Name))
+			}
+		})
+		return err
+	}
 	return cmd
 }
 
