@@ -303,6 +303,36 @@ func TestRedriveStopsAtTheCanary(t *testing.T) {
 	require.Equal(t, []admin.Redrive{*run}, all)
 }
 
+// What somebody has gone on in spite of stays forgiven, whoever follows.
+func TestContinueAgain(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	k := mailed()
+	bury(t, pool, c, k, "gone", 30)
+	stop := work(t, pool, k, obey)
+	run, err := c.Redrive(t.Context(), admin.RedriveOptions{Filter: admin.DeadFilter{Message: "410"}, Canary: 10, StopAt: 0.1})
+	require.ErrorIs(t, err, admin.ErrStopped)
+	testdb.Eventually(t, soon, "the canary to be dead again", func() bool {
+		return query[int](t, pool, `SELECT count(*) FROM pawl.dead_letters`) == 30
+	})
+	stop()
+
+	// The one who goes on is interrupted, and the next one has not seen it stopped.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	run, err = c.ContinueRedrive(ctx, run.ID, admin.RedriveOptions{Progress: func(admin.Redrive) { cancel() }})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, admin.RedriveRunning, run.State)
+	require.True(t, run.EndedAt.IsZero())
+	work(t, pool, k, func(context.Context, *task.Job[args]) error { return nil })
+	run, err = c.ContinueRedrive(t.Context(), run.ID, admin.RedriveOptions{Wait: true})
+	require.NoError(t, err)
+	require.Equal(t, admin.RedriveDone, run.State)
+	require.EqualValues(t, 30, run.Redriven)
+	require.EqualValues(t, 20, run.Completed)
+	booksAddUp(t, pool)
+}
+
 // A canary that does well lets the others go, at their rate, and too many failures
 // stop those.
 func TestRedriveStopsLater(t *testing.T) {

@@ -133,7 +133,7 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 	if err := c.store.Change(ctx, func(tx pgx.Tx) error { return c.store.StartRedrive(ctx, tx, row) }); err != nil {
 		return nil, wrap("redrive dead letters", err)
 	}
-	return c.follow(ctx, row.ID, false, opts)
+	return c.follow(ctx, row.ID, opts)
 }
 
 // ContinueRedrive goes on with a redrive whose process has ended in the middle, or
@@ -142,7 +142,10 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 // of opts only Wait and Progress are used. The error is as for [Client.Redrive], or
 // [ErrNoRedrive] where there is none of that id, or it is done.
 func (c *Client) ContinueRedrive(ctx context.Context, id uuid.UUID, opts RedriveOptions) (*Redrive, error) {
-	again := false
+	// What has ended unseen since it was stopped is of before, too.
+	if err := c.store.RedriveEnds(ctx, id); err != nil {
+		return nil, wrap("continue a redrive", err)
+	}
 	err := c.store.Change(ctx, func(tx pgx.Tx) error {
 		row, err := c.store.LockRedrive(ctx, tx, id)
 		switch {
@@ -153,15 +156,14 @@ func (c *Client) ContinueRedrive(ctx context.Context, id uuid.UUID, opts Redrive
 		case row.State == store.RedriveDone:
 			return fmt.Errorf("redrive %s is done: %w", id, ErrNoRedrive)
 		case row.State == store.RedriveStopped:
-			again = true
-			return c.store.SetRedriveState(ctx, tx, id, store.RedriveRunning)
+			return c.store.ResumeRedrive(ctx, tx, id)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, wrap("continue a redrive", err)
 	}
-	return c.follow(ctx, id, again, opts)
+	return c.follow(ctx, id, opts)
 }
 
 // Redrives returns the newest redrives, at most so many.
@@ -196,22 +198,18 @@ type follower struct {
 	progress func(Redrive)
 	last     *Redrive
 	open     int64 // released, and not seen to have ended
-	failed   int64 // before it was stopped and started again: that counts no more
+	failed   int64 // before it was stopped and somebody went on: that counts no more
 	ended    int64 // before
 	nextLook time.Time
 }
 
-// follow drives a redrive until it has ended. Again says that it had been stopped
-// for its failures.
-func (c *Client) follow(ctx context.Context, id uuid.UUID, again bool, opts RedriveOptions) (*Redrive, error) {
+// follow drives a redrive until it has ended.
+func (c *Client) follow(ctx context.Context, id uuid.UUID, opts RedriveOptions) (*Redrive, error) {
 	f := &follower{c: c, id: id, progress: opts.Progress}
 	poll := time.NewTicker(redrivePoll)
 	defer poll.Stop()
 	if err := f.look(ctx); err != nil {
 		return f.last, err
-	}
-	if again {
-		f.failed, f.ended = f.last.Failed, f.last.Ended()
 	}
 	began, before := time.Now(), f.last.Redriven // the rate counts from here
 	for {
@@ -339,7 +337,7 @@ func (f *follower) look(ctx context.Context) error {
 	err := f.c.read(ctx, "follow a redrive", func(r *store.Reading) error {
 		row, err := r.Redrive(ctx, f.id)
 		if err == nil {
-			f.last = redriveOf(row)
+			f.last, f.failed, f.ended = redriveOf(row), row.ForgivenFailed, row.ForgivenEnded
 		}
 		return err
 	})

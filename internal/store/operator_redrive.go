@@ -30,6 +30,9 @@ type RedriveRow struct {
 	Completed int64           `json:"completed"`
 	Failed    int64           `json:"failed"`
 	Cancelled int64           `json:"cancelled"`
+
+	ForgivenFailed int64 `json:"forgiven_failed"`
+	ForgivenEnded  int64 `json:"forgiven_ended"`
 }
 
 // States of a redrive.
@@ -66,6 +69,14 @@ func (o *Operator) LockRedrive(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*R
 func (o *Operator) SetRedriveState(ctx context.Context, tx pgx.Tx, id uuid.UUID, state string) error {
 	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET state = $2::text, ended_at = CASE WHEN $2::text IN ('stopped', 'done') THEN clock_timestamp() END
 		WHERE x.id = $1::text::uuid`, id.String(), state)
+	return err
+}
+
+// ResumeRedrive sets a redrive that was stopped running again. What has ended
+// until now does not count for its share of failures any more.
+func (o *Operator) ResumeRedrive(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET state = 'running', ended_at = NULL, forgiven_failed = x.failed,
+		forgiven_ended = x.completed + x.failed + x.cancelled WHERE x.id = $1::text::uuid`, id.String())
 	return err
 }
 

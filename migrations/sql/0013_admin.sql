@@ -68,7 +68,9 @@ CREATE TABLE {schema}.redrives (
 	refused     bigint           NOT NULL DEFAULT 0, -- another job has their key
 	completed   bigint           NOT NULL DEFAULT 0, -- of those redriven
 	failed      bigint           NOT NULL DEFAULT 0, -- dead again
-	cancelled   bigint           NOT NULL DEFAULT 0  -- or without a trace
+	cancelled   bigint           NOT NULL DEFAULT 0, -- or without a trace
+	forgiven_failed bigint       NOT NULL DEFAULT 0, -- of failed and of all ended ones: what counts no
+	forgiven_ended  bigint       NOT NULL DEFAULT 0  -- more, since somebody went on after it had stopped
 ) WITH (fillfactor = 50);
 
 -- The former lives of jobs that were dead and are not any more.
