@@ -219,6 +219,39 @@ func TestRetryJob(t *testing.T) {
 	booksAddUp(t, pool)
 }
 
+// The archive tells of a job's last end, not of one that it has been redriven from.
+func TestRetryOfAnArchivedJob(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	k := mailed()
+	archive := func() {
+		exec(t, pool, `SELECT pawl.archive_jobs(d.day, '00000000-0000-0000-0000-000000000000', 100) FROM (SELECT DISTINCT day FROM pawl.jobs) d`)
+	}
+	ids := bury(t, pool, c, k, "gone", 2)
+	archive()
+	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM pawl.archive WHERE status = 'dead'`))
+	exec(t, pool, `DELETE FROM pawl.outcomes`)
+	for _, id := range ids {
+		require.NoError(t, c.RetryJob(t.Context(), id, ""))
+		reach(t, c, id, task.StatePending)
+	}
+	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.archive`))
+	stop := work(t, pool, k, func(context.Context, *task.Job[args]) error { return nil })
+	for _, id := range ids {
+		reach(t, c, id, task.StateCompleted)
+	}
+	stop()
+	archive()
+	exec(t, pool, `DELETE FROM pawl.outcomes`)
+	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM pawl.archive`))
+	for _, id := range ids {
+		job, err := c.Job(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, task.StateCompleted, job.State)
+		require.Len(t, job.Lives, 1)
+	}
+}
+
 func TestRetryOfAnOrderKey(t *testing.T) {
 	t.Parallel()
 	pool, c := open(t)

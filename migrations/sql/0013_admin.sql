@@ -160,6 +160,7 @@ BEGIN
 		DELETE FROM outcomes o WHERE o.job_id = v_letter.job_id;
 		DELETE FROM cancel_requests c WHERE c.job_id = v_letter.job_id;
 		DELETE FROM jobs j WHERE j.id = v_letter.job_id;
+		DELETE FROM archive a WHERE a.id = v_letter.job_id; -- after jobs: one that was just being moved is there by now
 		DELETE FROM dead_letters d WHERE d.job_id = v_letter.job_id;
 		IF v_known THEN
 			v_order := v_job.order_key;
