@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -405,7 +406,7 @@ func TestRedriveOfFewer(t *testing.T) {
 	require.Zero(t, none.Redriven)
 
 	for name, opts := range map[string]admin.RedriveOptions{
-		"canary": {Canary: -1}, "rate": {Rate: -1}, "share": {StopAt: 1.1}, "attempts": {Attempts: 40_000},
+		"canary": {Canary: -1}, "rate": {Rate: -1}, "a huge rate": {Rate: 1e19}, "no rate": {Rate: math.NaN()}, "no end": {Rate: math.Inf(1)}, "share": {StopAt: 1.1}, "attempts": {Attempts: 40_000},
 	} {
 		opts.Filter.All = true
 		_, err := c.Redrive(t.Context(), opts)

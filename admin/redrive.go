@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,7 +19,7 @@ type RedriveOptions struct {
 	// Canary is how many, the oldest ones, run first. The others wait until those
 	// have ended. Zero for none.
 	Canary int
-	// Rate is how many are released a second. Zero, and a limit of its own, for as
+	// Rate is how many are released a second, up to a million. Zero, and a limit of its own, for as
 	// many as go.
 	Rate float64
 	// StopAt is the share of failures at which the redrive stops: 0.1 stops when
@@ -89,6 +88,9 @@ const (
 	// maxOpen is how many released jobs may be on their way where their failures
 	// may stop the others.
 	maxOpen = 10_000
+	// maxRate is more jobs a second than any database takes. What is due by a rate
+	// is counted in whole numbers, which a larger one would be too much for.
+	maxRate = 1_000_000
 	// redrivePoll is how often a redrive looks for ends.
 	redrivePoll = 200 * time.Millisecond
 )
@@ -110,8 +112,8 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 	switch {
 	case opts.Canary < 0 || opts.Canary > maxOpen:
 		return nil, fmt.Errorf("%w: a canary of %d jobs; give up to %d", ErrInvalid, opts.Canary, maxOpen)
-	case !(opts.Rate >= 0) || math.IsInf(opts.Rate, 0):
-		return nil, fmt.Errorf("%w: a rate of %v jobs a second", ErrInvalid, opts.Rate)
+	case !(opts.Rate >= 0 && opts.Rate <= maxRate):
+		return nil, fmt.Errorf("%w: a rate of %v jobs a second; give up to %d, or zero for no limit", ErrInvalid, opts.Rate, maxRate)
 	case !(opts.StopAt >= 0 && opts.StopAt <= 1):
 		return nil, fmt.Errorf("%w: to stop at a share of %v; give 0 to 1", ErrInvalid, opts.StopAt)
 	case opts.Attempts < 0 || opts.Attempts > store.MaxAttempts:

@@ -55,7 +55,7 @@ CREATE TABLE {schema}.redrives (
 	made_by     text             NOT NULL,
 	reason      text             NOT NULL,
 	canary      integer          NOT NULL CHECK (canary >= 0),
-	rate        double precision NOT NULL CHECK (rate >= 0), -- jobs a second, zero without limit
+	rate        double precision NOT NULL CHECK (rate BETWEEN 0 AND 1000000), -- jobs a second, zero without limit
 	stop_share  double precision NOT NULL CHECK (stop_share BETWEEN 0 AND 1), -- zero never stops
 	attempts    smallint         CHECK (attempts BETWEEN 1 AND 32766), -- of each; NULL: as it had
 	state       text             NOT NULL CHECK (state IN ('canary', 'running', 'stopped', 'done')),
