@@ -41,6 +41,20 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// The guide does not tell anybody to install what cannot be: go install refuses a
+// module at a version whose go.mod replaces others.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/taskctl.md")
+	require.NoError(t, err)
+	module, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	if strings.Contains(string(module), "\nreplace ") {
+		require.NotContains(t, string(guide), "go install github.com")
+	}
+	require.Contains(t, string(guide), "go build -C pawl/cmd/taskctl ")
+}
+
 // What a stranger has stored cannot move a terminal's cursor.
 func TestPlain(t *testing.T) {
 	t.Parallel()
