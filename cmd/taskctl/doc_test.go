@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -53,6 +56,25 @@ func TestInstall(t *testing.T) {
 		require.NotContains(t, string(guide), "go install github.com")
 	}
 	require.Contains(t, string(guide), "go build -C pawl/cmd/taskctl ")
+}
+
+// A command that a signal ends has no exit code of its own.
+func TestCommandCode(t *testing.T) {
+	t.Parallel()
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, x := range []struct {
+		ctx    context.Context
+		script string
+		want   int
+	}{
+		{t.Context(), "exit 3", 3}, {interrupted, "exit 3", 3},
+		{t.Context(), "kill -KILL $$", 137}, {t.Context(), "kill -TERM $$", 143}, {interrupted, "kill -TERM $$", exitInterrupted},
+	} {
+		failed, ok := errors.AsType[*exec.ExitError](exec.Command("sh", "-c", x.script).Run())
+		require.True(t, ok, x.script)
+		require.Equal(t, x.want, commandCode(x.ctx, failed), x.script)
+	}
 }
 
 // What a stranger has stored cannot move a terminal's cursor.
