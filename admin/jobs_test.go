@@ -301,6 +301,25 @@ func TestRunJobNow(t *testing.T) {
 	require.JSONEq(t, fmt.Sprintf(`{"job": %q}`, future), first0.Target)
 }
 
+// A job that is due already is not changed, which leaves no row in the audit.
+func TestRunJobNowOfADueJob(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	later := put(t, pool, mailed(), args{}, task.In(time.Hour))
+	due := put(t, pool, mailed(), args{})
+	for range 2 {
+		for _, id := range []uuid.UUID{later, due} {
+			state, err := c.RunJobNow(t.Context(), id, "")
+			require.NoError(t, err)
+			require.Equal(t, task.StatePending, state)
+		}
+	}
+	audit, err := c.Audit(t.Context(), admin.Page{})
+	require.NoError(t, err)
+	require.Len(t, audit.Entries, 1)
+	require.JSONEq(t, fmt.Sprintf(`{"job": %q}`, later), audit.Entries[0].Target)
+}
+
 // A change and its entry in the audit are one transaction.
 func TestNoChangeWithoutAudit(t *testing.T) {
 	t.Parallel()

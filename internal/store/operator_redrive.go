@@ -223,11 +223,12 @@ func (o *Operator) Purge(ctx context.Context, tx pgx.Tx, f *LetterFilter, scan S
 }
 
 // RunJobNow makes a job that waits for its time due, in the caller's transaction,
-// and returns where it stands; empty where there is no trace of it.
-func (o *Operator) RunJobNow(ctx context.Context, tx pgx.Tx, id uuid.UUID) (state string, err error) {
+// and returns where it stands, empty where there is no trace of it, and whether
+// that has changed anything.
+func (o *Operator) RunJobNow(ctx context.Context, tx pgx.Tx, id uuid.UUID) (state string, changed bool, err error) {
 	var answer pgtype.Text
-	err = tx.QueryRow(ctx, `SELECT `+o.schema+`.run_now($1::text::uuid)`, id.String()).Scan(&answer)
-	return answer.String, err
+	err = tx.QueryRow(ctx, `SELECT x.state, x.changed FROM `+o.schema+`.run_now($1::text::uuid) x`, id.String()).Scan(&answer, &changed)
+	return answer.String, changed, err
 }
 
 // IsNoRow says that what was asked for is not there.

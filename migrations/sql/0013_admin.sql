@@ -244,8 +244,9 @@ END $$;
 
 -- Makes a job that waits for its time due now. Answers where it stands: pending,
 -- blocked when it has to wait for its turn all the same, any other state where
--- nothing has changed, or NULL for a job that there is no trace of.
-CREATE FUNCTION {schema}.run_now(p_id uuid) RETURNS text
+-- nothing can change, or NULL for a job that there is no trace of; and whether
+-- its time was changed, which it is not where it was due already.
+CREATE FUNCTION {schema}.run_now(p_id uuid, OUT state text, OUT changed boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -255,16 +256,16 @@ DECLARE
 	v_now   timestamptz;
 	v_job   jobs%ROWTYPE;
 	v_ready ready%ROWTYPE;
-	v_state text;
 BEGIN
+	changed := false;
 	SELECT j.* INTO v_job FROM jobs j WHERE j.id = p_id LIMIT 1;
 	IF NOT FOUND THEN
-		SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO v_state
+		SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO state
 		FROM outcomes o WHERE o.job_id = p_id LIMIT 1;
 		IF NOT FOUND THEN
-			SELECT 'dead' INTO v_state FROM dead_letters d WHERE d.job_id = p_id;
+			SELECT 'dead' INTO state FROM dead_letters d WHERE d.job_id = p_id;
 		END IF;
-		RETURN v_state;
+		RETURN;
 	END IF;
 	SELECT r.* INTO v_ready FROM ready r WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND NOT r.suspect
 		AND r.run_at = v_job.run_at AND r.id = p_id FOR UPDATE;
@@ -288,14 +289,18 @@ BEGIN
 				END IF;
 			END IF;
 			PERFORM pg_notify({channel}, v_job.queue);
+			changed := true;
 		END IF;
-		RETURN 'pending';
+		state := 'pending';
+		RETURN;
 	END IF;
 	IF v_job.order_key IS NOT NULL AND v_job.run_at > v_now THEN
 		UPDATE jobs j SET run_at = v_now FROM ordered o WHERE o.job_id = p_id AND NOT o.head AND j.id = p_id AND j.day = o.day;
 		IF FOUND THEN
-			RETURN 'blocked';
+			state := 'blocked';
+			changed := true;
+			RETURN;
 		END IF;
 	END IF;
-	RETURN state_of(v_job.day, p_id);
+	state := state_of(v_job.day, p_id);
 END $$;
