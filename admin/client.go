@@ -162,6 +162,15 @@ func decodeCursor(cursor string) (*store.Place, error) {
 	return &place, nil
 }
 
+// Now is the time by the database's clock, which all times in the database are of.
+func (c *Client) Now(ctx context.Context) (now time.Time, err error) {
+	err = c.read(ctx, "ask for the time", func(r *store.Reading) error {
+		now, err = r.Now(ctx)
+		return err
+	})
+	return now.UTC(), err
+}
+
 // read runs do in a snapshot, and says in an error what failed.
 func (c *Client) read(ctx context.Context, what string, do func(*store.Reading) error) error {
 	return wrap(what, c.store.Read(ctx, do))

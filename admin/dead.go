@@ -48,6 +48,16 @@ func (f DeadFilter) String() string {
 	return string(text)
 }
 
+// DiedBefore narrows the filter to letters that died before a time, such as
+// [DeadTouched.At]: what is added to them later is none of them.
+func (f DeadFilter) DiedBefore(at time.Time) DeadFilter {
+	if f.Until.IsZero() || f.Until.After(at) {
+		f.Until = at
+	}
+	f.All = false // Until says something
+	return f
+}
+
 func (f DeadFilter) empty() bool {
 	return len(f.IDs) == 0 && len(f.Args) == 0 && f.Since.IsZero() && f.Until.IsZero() &&
 		f.Kind+f.Queue+f.ErrorCode+f.Fingerprint+f.Message+f.OrganizationID == ""
@@ -191,6 +201,9 @@ type DeadTouched struct {
 	Letters int  `json:"letters"`
 	Whole   bool `json:"whole"`
 	Looked  int  `json:"looked"`
+	// At is when they were looked at, by the database's clock. To change no letters
+	// but these, use the filter with [DeadFilter.DiedBefore] it.
+	At time.Time `json:"at"`
 }
 
 // DeadSort is how many of some letters are of one kind, queue and error.
@@ -205,6 +218,8 @@ type DeadSort struct {
 
 // TouchDead says what a redrive or a purge of a filter would touch, and changes
 // nothing. It looks at the budget of the page, whose limit and cursor are not used.
+// Letters that are added afterwards are in the filter too, unless that is bounded by
+// the [DeadTouched.At] of the answer.
 func (c *Client) TouchDead(ctx context.Context, f DeadFilter, page Page) (*DeadTouched, error) {
 	page, err := page.normal()
 	if err != nil {
@@ -217,6 +232,14 @@ func (c *Client) TouchDead(ctx context.Context, f DeadFilter, page Page) (*DeadT
 	page.Cursor, page.Limit = "", page.Budget
 	touched := &DeadTouched{Sorts: []DeadSort{}}
 	err = c.read(ctx, "look at dead letters", func(r *store.Reading) error {
+		now, err := r.Now(ctx)
+		if err != nil {
+			return err
+		}
+		touched.At = now.UTC()
+		if filter.Until.IsZero() || filter.Until.After(now) {
+			filter.Until = now
+		}
 		ids, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanLetters(ctx, filter, false, scan) })
 		if err != nil {
 			return err

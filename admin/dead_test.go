@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -128,6 +129,36 @@ func TestDeadGroups(t *testing.T) {
 	require.Equal(t, "noise", audit.Entries[0].Reason)
 }
 
+// What dies after somebody has looked is not touched.
+func TestTouchedIsWhatWasSaid(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	k := mailed()
+	for _, f := range []admin.DeadFilter{{All: true}, {Kind: "send_mail"}, {Kind: "send_mail", Until: time.Now().Add(time.Hour)}} {
+		for name, change := range map[string]func(admin.DeadFilter) (int, error){
+			"purge": func(f admin.DeadFilter) (int, error) { return c.PurgeDead(t.Context(), f, "", nil) },
+			"redrive": func(f admin.DeadFilter) (int, error) {
+				run, err := c.Redrive(t.Context(), admin.RedriveOptions{Filter: f})
+				return int(run.Redriven), err
+			},
+		} {
+			bury(t, pool, c, k, "gone", 2)
+			touched, err := c.TouchDead(t.Context(), f, admin.Page{})
+			require.NoError(t, err)
+			require.Equal(t, 2, touched.Letters)
+			later := bury(t, pool, c, k, "gone", 1)
+			n, err := change(f.DiedBefore(touched.At))
+			require.NoError(t, err, "%s %v", name, f)
+			require.Equal(t, 2, n, "%s %v", name, f)
+			require.Equal(t, later[0].String(), query[string](t, pool, `SELECT job_id::text FROM pawl.dead_letters`))
+			exec(t, pool, `DELETE FROM pawl.dead_letters`)
+			exec(t, pool, `DELETE FROM pawl.ready`)
+		}
+	}
+	before := time.Now().Add(-time.Hour)
+	require.Equal(t, before, admin.DeadFilter{Until: before}.DiedBefore(time.Now()).Until)
+}
+
 func TestRetryJob(t *testing.T) {
 	t.Parallel()
 	pool, c := open(t)
@@ -187,6 +218,39 @@ func TestRetryJob(t *testing.T) {
 		require.Len(t, reach(t, c, id, task.StateCompleted).Lives, 2)
 	}
 	booksAddUp(t, pool)
+}
+
+// The archive tells of a job's last end, not of one that it has been redriven from.
+func TestRetryOfAnArchivedJob(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	k := mailed()
+	archive := func() {
+		exec(t, pool, `SELECT pawl.archive_jobs(d.day, '00000000-0000-0000-0000-000000000000', 100) FROM (SELECT DISTINCT day FROM pawl.jobs) d`)
+	}
+	ids := bury(t, pool, c, k, "gone", 2)
+	archive()
+	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM pawl.archive WHERE status = 'dead'`))
+	exec(t, pool, `DELETE FROM pawl.outcomes`)
+	for _, id := range ids {
+		require.NoError(t, c.RetryJob(t.Context(), id, ""))
+		reach(t, c, id, task.StatePending)
+	}
+	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.archive`))
+	stop := work(t, pool, k, func(context.Context, *task.Job[args]) error { return nil })
+	for _, id := range ids {
+		reach(t, c, id, task.StateCompleted)
+	}
+	stop()
+	archive()
+	exec(t, pool, `DELETE FROM pawl.outcomes`)
+	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM pawl.archive`))
+	for _, id := range ids {
+		job, err := c.Job(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, task.StateCompleted, job.State)
+		require.Len(t, job.Lives, 1)
+	}
 }
 
 func TestRetryOfAnOrderKey(t *testing.T) {
@@ -273,6 +337,36 @@ func TestRedriveStopsAtTheCanary(t *testing.T) {
 	require.Equal(t, []admin.Redrive{*run}, all)
 }
 
+// What somebody has gone on in spite of stays forgiven, whoever follows.
+func TestContinueAgain(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	k := mailed()
+	bury(t, pool, c, k, "gone", 30)
+	stop := work(t, pool, k, obey)
+	run, err := c.Redrive(t.Context(), admin.RedriveOptions{Filter: admin.DeadFilter{Message: "410"}, Canary: 10, StopAt: 0.1})
+	require.ErrorIs(t, err, admin.ErrStopped)
+	testdb.Eventually(t, soon, "the canary to be dead again", func() bool {
+		return query[int](t, pool, `SELECT count(*) FROM pawl.dead_letters`) == 30
+	})
+	stop()
+
+	// The one who goes on is interrupted, and the next one has not seen it stopped.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	run, err = c.ContinueRedrive(ctx, run.ID, admin.RedriveOptions{Progress: func(admin.Redrive) { cancel() }})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, admin.RedriveRunning, run.State)
+	require.True(t, run.EndedAt.IsZero())
+	work(t, pool, k, func(context.Context, *task.Job[args]) error { return nil })
+	run, err = c.ContinueRedrive(t.Context(), run.ID, admin.RedriveOptions{Wait: true})
+	require.NoError(t, err)
+	require.Equal(t, admin.RedriveDone, run.State)
+	require.EqualValues(t, 30, run.Redriven)
+	require.EqualValues(t, 20, run.Completed)
+	booksAddUp(t, pool)
+}
+
 // A canary that does well lets the others go, at their rate, and too many failures
 // stop those.
 func TestRedriveStopsLater(t *testing.T) {
@@ -312,7 +406,7 @@ func TestRedriveOfFewer(t *testing.T) {
 	require.Zero(t, none.Redriven)
 
 	for name, opts := range map[string]admin.RedriveOptions{
-		"canary": {Canary: -1}, "rate": {Rate: -1}, "share": {StopAt: 1.1}, "attempts": {Attempts: 40_000},
+		"canary": {Canary: -1}, "rate": {Rate: -1}, "a huge rate": {Rate: 1e19}, "no rate": {Rate: math.NaN()}, "no end": {Rate: math.Inf(1)}, "share": {StopAt: 1.1}, "attempts": {Attempts: 40_000},
 	} {
 		opts.Filter.All = true
 		_, err := c.Redrive(t.Context(), opts)

@@ -39,7 +39,8 @@
 // row. [Client.Audit] lists them; nothing removes them.
 //
 // Calls that change many things want a filter that says something, or All: an
-// empty one is [ErrNoFilter]. [Client.TouchDead] says what a filter would touch.
+// empty one is [ErrNoFilter]. [Client.TouchDead] says what a filter would touch, and
+// when it looked: [DeadFilter.DiedBefore] that, the filter touches nothing else.
 //
 // # Redrives
 //

@@ -342,7 +342,7 @@ func (c *Client) RetryJob(ctx context.Context, id uuid.UUID, reason string) erro
 // The error is [ErrNoWait] or [task.ErrNoJob]. To run a dead job, see [Client.RetryJob].
 func (c *Client) RunJobNow(ctx context.Context, id uuid.UUID, reason string) (state task.State, err error) {
 	err = c.change(ctx, "run job now", named{"job": id}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
-		answer, err := c.store.RunJobNow(ctx, tx, id)
+		answer, changed, err := c.store.RunJobNow(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -350,7 +350,9 @@ func (c *Client) RunJobNow(ctx context.Context, id uuid.UUID, reason string) (st
 		case "":
 			return task.ErrNoJob
 		case task.StatePending, task.StateBlocked:
-			row.Things = 1
+			if changed { // it was not due already
+				row.Things = 1
+			}
 			return nil
 		}
 		return fmt.Errorf("job %s is %s: %w", id, state, ErrNoWait)

@@ -122,6 +122,36 @@ func TestJobsOfEachState(t *testing.T) {
 	require.Equal(t, status.Binary, status.Migration)
 }
 
+// Suspects come first, whatever their queues are called, and a page that ends with
+// one of them is followed by all of the others.
+func TestJobsAfterSuspects(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	var suspects, others []uuid.UUID
+	for _, queue := range []string{"a", "m", "z"} {
+		for _, priority := range []task.PriorityLevel{task.Low, task.High} {
+			k := kind("visit_"+queue, queue, func(k *taskimpl.Kind[args]) { k.Priority = priority })
+			for i := range 2 {
+				others = append(others, put(t, pool, k, args{N: i}))
+				if queue != "a" {
+					suspects = append(suspects, put(t, pool, k, args{N: i}))
+				}
+			}
+		}
+	}
+	exec(t, pool, `UPDATE pawl.ready SET suspect = true WHERE id = ANY ($1)`, suspects)
+	for limit := 1; limit <= 8; limit++ {
+		for _, page := range []admin.Page{{Limit: limit}, {Budget: limit}} {
+			ids, _ := pages(t, c, admin.JobFilter{State: task.StatePending}, page)
+			require.Len(t, ids, len(suspects)+len(others), "%+v", page)
+			require.ElementsMatch(t, suspects, ids[:len(suspects)], "%+v", page)
+			require.ElementsMatch(t, others, ids[len(suspects):], "%+v", page)
+		}
+	}
+	ids, _ := pages(t, c, admin.JobFilter{State: task.StatePending, Queue: "z"}, admin.Page{Limit: 1})
+	require.ElementsMatch(t, slices.Concat(suspects[4:], others[8:]), ids)
+}
+
 func TestJobsOfFilters(t *testing.T) {
 	t.Parallel()
 	pool, c := open(t)
@@ -269,6 +299,25 @@ func TestRunJobNow(t *testing.T) {
 	require.Equal(t, "impatience", first0.Reason)
 	require.EqualValues(t, 1, first0.Things)
 	require.JSONEq(t, fmt.Sprintf(`{"job": %q}`, future), first0.Target)
+}
+
+// A job that is due already is not changed, which leaves no row in the audit.
+func TestRunJobNowOfADueJob(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	later := put(t, pool, mailed(), args{}, task.In(time.Hour))
+	due := put(t, pool, mailed(), args{})
+	for range 2 {
+		for _, id := range []uuid.UUID{later, due} {
+			state, err := c.RunJobNow(t.Context(), id, "")
+			require.NoError(t, err)
+			require.Equal(t, task.StatePending, state)
+		}
+	}
+	audit, err := c.Audit(t.Context(), admin.Page{})
+	require.NoError(t, err)
+	require.Len(t, audit.Entries, 1)
+	require.JSONEq(t, fmt.Sprintf(`{"job": %q}`, later), audit.Entries[0].Target)
 }
 
 // A change and its entry in the audit are one transaction.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,7 +19,7 @@ type RedriveOptions struct {
 	// Canary is how many, the oldest ones, run first. The others wait until those
 	// have ended. Zero for none.
 	Canary int
-	// Rate is how many are released a second. Zero, and a limit of its own, for as
+	// Rate is how many are released a second, up to a million. Zero, and a limit of its own, for as
 	// many as go.
 	Rate float64
 	// StopAt is the share of failures at which the redrive stops: 0.1 stops when
@@ -89,6 +88,9 @@ const (
 	// maxOpen is how many released jobs may be on their way where their failures
 	// may stop the others.
 	maxOpen = 10_000
+	// maxRate is more jobs a second than any database takes. What is due by a rate
+	// is counted in whole numbers, which a larger one would be too much for.
+	maxRate = 1_000_000
 	// redrivePoll is how often a redrive looks for ends.
 	redrivePoll = 200 * time.Millisecond
 )
@@ -110,8 +112,8 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 	switch {
 	case opts.Canary < 0 || opts.Canary > maxOpen:
 		return nil, fmt.Errorf("%w: a canary of %d jobs; give up to %d", ErrInvalid, opts.Canary, maxOpen)
-	case !(opts.Rate >= 0) || math.IsInf(opts.Rate, 0):
-		return nil, fmt.Errorf("%w: a rate of %v jobs a second", ErrInvalid, opts.Rate)
+	case !(opts.Rate >= 0 && opts.Rate <= maxRate):
+		return nil, fmt.Errorf("%w: a rate of %v jobs a second; give up to %d, or zero for no limit", ErrInvalid, opts.Rate, maxRate)
 	case !(opts.StopAt >= 0 && opts.StopAt <= 1):
 		return nil, fmt.Errorf("%w: to stop at a share of %v; give 0 to 1", ErrInvalid, opts.StopAt)
 	case opts.Attempts < 0 || opts.Attempts > store.MaxAttempts:
@@ -133,7 +135,7 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 	if err := c.store.Change(ctx, func(tx pgx.Tx) error { return c.store.StartRedrive(ctx, tx, row) }); err != nil {
 		return nil, wrap("redrive dead letters", err)
 	}
-	return c.follow(ctx, row.ID, false, opts)
+	return c.follow(ctx, row.ID, opts)
 }
 
 // ContinueRedrive goes on with a redrive whose process has ended in the middle, or
@@ -142,7 +144,10 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 // of opts only Wait and Progress are used. The error is as for [Client.Redrive], or
 // [ErrNoRedrive] where there is none of that id, or it is done.
 func (c *Client) ContinueRedrive(ctx context.Context, id uuid.UUID, opts RedriveOptions) (*Redrive, error) {
-	again := false
+	// What has ended unseen since it was stopped is of before, too.
+	if err := c.store.RedriveEnds(ctx, id); err != nil {
+		return nil, wrap("continue a redrive", err)
+	}
 	err := c.store.Change(ctx, func(tx pgx.Tx) error {
 		row, err := c.store.LockRedrive(ctx, tx, id)
 		switch {
@@ -153,15 +158,14 @@ func (c *Client) ContinueRedrive(ctx context.Context, id uuid.UUID, opts Redrive
 		case row.State == store.RedriveDone:
 			return fmt.Errorf("redrive %s is done: %w", id, ErrNoRedrive)
 		case row.State == store.RedriveStopped:
-			again = true
-			return c.store.SetRedriveState(ctx, tx, id, store.RedriveRunning)
+			return c.store.ResumeRedrive(ctx, tx, id)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, wrap("continue a redrive", err)
 	}
-	return c.follow(ctx, id, again, opts)
+	return c.follow(ctx, id, opts)
 }
 
 // Redrives returns the newest redrives, at most so many.
@@ -196,22 +200,18 @@ type follower struct {
 	progress func(Redrive)
 	last     *Redrive
 	open     int64 // released, and not seen to have ended
-	failed   int64 // before it was stopped and started again: that counts no more
+	failed   int64 // before it was stopped and somebody went on: that counts no more
 	ended    int64 // before
 	nextLook time.Time
 }
 
-// follow drives a redrive until it has ended. Again says that it had been stopped
-// for its failures.
-func (c *Client) follow(ctx context.Context, id uuid.UUID, again bool, opts RedriveOptions) (*Redrive, error) {
+// follow drives a redrive until it has ended.
+func (c *Client) follow(ctx context.Context, id uuid.UUID, opts RedriveOptions) (*Redrive, error) {
 	f := &follower{c: c, id: id, progress: opts.Progress}
 	poll := time.NewTicker(redrivePoll)
 	defer poll.Stop()
 	if err := f.look(ctx); err != nil {
 		return f.last, err
-	}
-	if again {
-		f.failed, f.ended = f.last.Failed, f.last.Ended()
 	}
 	began, before := time.Now(), f.last.Redriven // the rate counts from here
 	for {
@@ -339,7 +339,7 @@ func (f *follower) look(ctx context.Context) error {
 	err := f.c.read(ctx, "follow a redrive", func(r *store.Reading) error {
 		row, err := r.Redrive(ctx, f.id)
 		if err == nil {
-			f.last = redriveOf(row)
+			f.last, f.failed, f.ended = redriveOf(row), row.ForgivenFailed, row.ForgivenEnded
 		}
 		return err
 	})

@@ -156,23 +156,11 @@ var instruments = []instrument{
 		}},
 
 	{name: "pawl.slots.used", unit: "{slot}", kind: gauge, reach: ofProcess, labels: []string{labelQueue},
-		text: "Handlers that run in this process.", read: func(_ *metrics, s *Stats, emit emit) {
-			for name, q := range s.Queues {
-				emit(float64(q.Running), name)
-			}
-		}},
+		text: "Handlers that run in this process.", read: ofQueues(func(q QueueStats) float64 { return float64(q.Running) })},
 	{name: "pawl.slots.free", unit: "{slot}", kind: gauge, reach: ofProcess, labels: []string{labelQueue},
-		text: "Handlers that could run in this process besides.", read: func(_ *metrics, s *Stats, emit emit) {
-			for name, q := range s.Queues {
-				emit(float64(max(q.Concurrency-q.Running, 0)), name)
-			}
-		}},
+		text: "Handlers that could run in this process besides.", read: ofQueues(func(q QueueStats) float64 { return float64(max(q.Concurrency-q.Running, 0)) })},
 	{name: "pawl.slots.paused", unit: "{queue}", kind: gauge, reach: ofProcess, labels: []string{labelQueue},
-		text: "1 where this process was told at its last claim that the queue is paused.", read: func(_ *metrics, s *Stats, emit emit) {
-			for name, q := range s.Queues {
-				emit(oneIf(q.Paused), name)
-			}
-		}},
+		text: "1 where this process was told at its last claim that the queue is paused.", read: ofQueues(func(q QueueStats) float64 { return oneIf(q.Paused) })},
 	{name: "pawl.handlers.stuck", unit: "{handler}", kind: gauge, reach: ofProcess,
 		text: "Handlers and projections of this process that ignore the end of their context.", read: func(_ *metrics, s *Stats, emit emit) { emit(float64(s.Stuck + s.Events.Stuck)) }},
 	{name: "pawl.listener.connected", unit: "{connection}", kind: gauge, reach: ofProcess,
@@ -242,6 +230,20 @@ func whole(value func(*DatabaseStats) float64) func(*metrics, *Stats, emit) {
 	return func(_ *metrics, s *Stats, emit emit) {
 		if s.Database.Sampled {
 			emit(value(&s.Database))
+		}
+	}
+}
+
+// ofQueues reads a number of each queue of this process. Of those that there is no
+// room for it is the sum.
+func ofQueues(value func(QueueStats) float64) func(*metrics, *Stats, emit) {
+	return func(m *metrics, s *Stats, emit emit) {
+		folded := make(map[string]float64)
+		for _, name := range slices.Sorted(maps.Keys(s.Queues)) {
+			folded[m.names.queues.of(name)] += value(s.Queues[name])
+		}
+		for name, n := range folded {
+			emit(n, name)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pawlgo/pawl/admin"
 )
@@ -42,27 +43,36 @@ func (f *deadFilter) flags(cmd *cobra.Command, all string) {
 	flags.StringArrayVar(&f.args, "arg", nil, argUsage)
 }
 
-func (f *deadFilter) filter() (_ admin.DeadFilter, err error) {
+// filter reads the flags. Durations are taken off the clock of the database.
+func (f *deadFilter) filter(ctx context.Context, c *admin.Client) (_ admin.DeadFilter, err error) {
+	now := func() (time.Time, error) { return c.Now(ctx) }
 	if f.IDs, err = parseIDs(f.ids); err != nil {
 		return f.DeadFilter, err
 	}
-	if f.Since, err = parseTime(f.since); err != nil {
+	if f.Since, err = parseTime(f.since, now); err != nil {
 		return f.DeadFilter, err
 	}
-	if f.Until, err = parseTime(f.until); err != nil {
+	if f.Until, err = parseTime(f.until, now); err != nil {
 		return f.DeadFilter, err
 	}
 	f.Args, err = argFlags(f.args)
 	return f.DeadFilter, err
 }
 
-// parseTime reads a time, or how long ago it was.
-func parseTime(text string) (time.Time, error) {
+// parseTime reads a time, or how long before now it was.
+func parseTime(text string, now func() (time.Time, error)) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	if ago, err := time.ParseDuration(strings.TrimSuffix(strings.TrimSpace(text), " ago")); err == nil {
-		return time.Now().Add(-ago), nil
+		if ago < 0 {
+			return time.Time{}, usage(fmt.Errorf("%q is in the future: give how long ago it was, such as 6h", text))
+		}
+		t, err := now()
+		if err != nil {
+			return time.Time{}, err
+		}
+		return t.Add(-ago), nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -106,7 +116,7 @@ func (a *app) deadJobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "jobs", Short: "List dead letters one by one, the newest first", Args: args(cobra.NoArgs),
 		RunE: a.with(func(ctx context.Context, c *admin.Client, _ []string) error {
-			f, err := filter.filter()
+			f, err := filter.filter(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -123,12 +133,14 @@ func (a *app) deadJobs() *cobra.Command {
 	return cmd
 }
 
-// touch shows what a filter would touch, and asks.
-func (a *app) touch(ctx context.Context, c *admin.Client, f admin.DeadFilter, verb string) (bool, error) {
-	touched, err := c.TouchDead(ctx, f, admin.Page{})
+// touch shows what a filter would touch, and asks. It bounds the filter by the
+// moment of its look: what dies while somebody thinks about the answer is left alone.
+func (a *app) touch(ctx context.Context, c *admin.Client, f *admin.DeadFilter, verb string) (bool, error) {
+	touched, err := c.TouchDead(ctx, *f, admin.Page{})
 	if err != nil {
 		return false, err
 	}
+	*f = f.DiedBefore(touched.At)
 	many := fmt.Sprintf("%d dead letters", touched.Letters)
 	if !touched.Whole {
 		many = fmt.Sprintf("%d dead letters of the %d that were looked at, and those of the rest", touched.Letters, touched.Looked)
@@ -173,7 +185,7 @@ interrupted, or stopped, --continue goes on.`,
 				run, err = c.ContinueRedrive(ctx, id, opts)
 				return a.redriven(run, err)
 			}
-			if opts.Filter, err = filter.filter(); err != nil {
+			if opts.Filter, err = filter.filter(ctx, c); err != nil {
 				return err
 			}
 			if opts.StopAt, err = parseShare(stopAt); err != nil {
@@ -183,7 +195,7 @@ interrupted, or stopped, --continue goes on.`,
 			if opts.Canary > 0 {
 				how = fmt.Sprintf("redrive, %d of them first,", opts.Canary)
 			}
-			if ok, err := a.touch(ctx, c, opts.Filter, how); !ok || err != nil {
+			if ok, err := a.touch(ctx, c, &opts.Filter, how); !ok || err != nil {
 				return err
 			}
 			run, err = c.Redrive(ctx, opts)
@@ -197,7 +209,22 @@ interrupted, or stopped, --continue goes on.`,
 	flags.StringVar(&stopAt, "stop-at", "0", "the `share` of failures that stops it, such as 10% or 0.1")
 	flags.IntVar(&opts.Attempts, "attempts", 0, "how many `attempts` each has, else as many as it had")
 	flags.BoolVar(&opts.Wait, "wait", false, "wait for the ends of all of them")
-	flags.StringVar(&goOn, "continue", "", "go on with the redrive of that `id`")
+	flags.StringVar(&goOn, "continue", "", "go on with the redrive of that `id`, as it was started")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if !cmd.Flags().Changed("continue") {
+			return nil
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			switch f.Name {
+			case "continue", "wait", "yes", "dry-run":
+				return
+			}
+			if f.Changed && err == nil {
+				err = usage(fmt.Errorf("--%s beside --continue: a redrive goes on as it was started; leave it out, or start another redrive for the letters that are left", f.Name))
+			}
+		})
+		return err
+	}
 	return cmd
 }
 
@@ -280,11 +307,11 @@ func (a *app) deadPurge() *cobra.Command {
 	cmd := a.destructive(&cobra.Command{
 		Use: "purge", Short: "Remove dead letters for good", Args: args(cobra.NoArgs),
 		RunE: a.with(func(ctx context.Context, c *admin.Client, _ []string) error {
-			f, err := filter.filter()
+			f, err := filter.filter(ctx, c)
 			if err != nil {
 				return err
 			}
-			if ok, err := a.touch(ctx, c, f, "remove for good"); !ok || err != nil {
+			if ok, err := a.touch(ctx, c, &f, "remove for good"); !ok || err != nil {
 				return err
 			}
 			var last time.Time

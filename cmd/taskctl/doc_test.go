@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -38,6 +41,39 @@ func TestDocs(t *testing.T) {
 	for _, code := range []int{exitOK, exitBad, exitUsage, exitTrouble, exitNone, exitNotPossible, exitUnconfirmed, exitStopped, exitSchema, exitInterrupted} {
 		require.Contains(t, string(guide), fmt.Sprintf("| %d | ", code))
 		require.Regexp(t, fmt.Sprintf(`(?m)^//\t%d +\S`, code), string(doc))
+	}
+}
+
+// The guide does not tell anybody to install what cannot be: go install refuses a
+// module at a version whose go.mod replaces others.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/taskctl.md")
+	require.NoError(t, err)
+	module, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	if strings.Contains(string(module), "\nreplace ") {
+		require.NotContains(t, string(guide), "go install github.com")
+	}
+	require.Contains(t, string(guide), "go build -C pawl/cmd/taskctl ")
+}
+
+// A command that a signal ends has no exit code of its own.
+func TestCommandCode(t *testing.T) {
+	t.Parallel()
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, x := range []struct {
+		ctx    context.Context
+		script string
+		want   int
+	}{
+		{t.Context(), "exit 3", 3}, {interrupted, "exit 3", 3},
+		{t.Context(), "kill -KILL $$", 137}, {t.Context(), "kill -TERM $$", 143}, {interrupted, "kill -TERM $$", exitInterrupted},
+	} {
+		failed, ok := errors.AsType[*exec.ExitError](exec.Command("sh", "-c", x.script).Run())
+		require.True(t, ok, x.script)
+		require.Equal(t, x.want, commandCode(x.ctx, failed), x.script)
 	}
 }
 

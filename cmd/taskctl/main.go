@@ -58,11 +58,23 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	code := exitCode(err)
 	if err != nil && !errors.Is(err, errBad) {
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-			return failed.ExitCode() // of the command that dev has run, which has said why
+			return commandCode(ctx, failed) // of the command that dev has run, which has said why
 		}
 		fmt.Fprintf(stderr, "taskctl: %s\n", plain(err.Error()))
 	}
 	return code
+}
+
+// commandCode is the exit code of a command: its own, and where a signal has ended
+// it the one of an interrupt that was meant for both, else that of a shell.
+func commandCode(ctx context.Context, failed *exec.ExitError) int {
+	if code := failed.ExitCode(); code >= 0 {
+		return code
+	}
+	if status, ok := failed.Sys().(syscall.WaitStatus); ok && ctx.Err() == nil && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exitInterrupted
 }
 
 func exitCode(err error) int {

@@ -76,7 +76,7 @@ zone's clocks. With --spec, those of an expression, for which no database is nee
 		Example: `  taskctl schedules preview nightly_report
   taskctl schedules preview --spec "30 2 * * *" --zone America/Los_Angeles --from 2027-03-12`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			after, err := parseTime(from)
+			after, err := parseTime(from, func() (time.Time, error) { return time.Now(), nil })
 			if err != nil {
 				return err
 			}

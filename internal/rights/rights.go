@@ -168,6 +168,7 @@ var objects = [...]Object{
 	function("event_projected", call, none, none, none),
 	function("give_turns", call, none, none, none),
 	function("heartbeat", call, none, none, none),
+	function("out_of_range", none, none, none, none), // the enqueue functions call it, as the owner
 	function("pass_on", call, none, none, none),
 	function("pick_aggregates", call, none, none, none),
 	function("purge_dead_events", call, none, none, none),

@@ -405,3 +405,20 @@ func TestStrandedPlan(t *testing.T) {
 	require.LessOrEqual(t, buffers(t, pool, owner, claimed.At.Format(time.RFC3339Nano)), 2*small)
 	require.Equal(t, 50_000, query[int](t, pool, `SELECT count(*) FROM pawl.ready WHERE capability = 99 AND attempts = 0`))
 }
+
+// Whoever may call the functions of an enqueue cannot store with them what no
+// worker could run.
+func TestEnqueueOutOfRange(t *testing.T) {
+	t.Parallel()
+	_, pool := open(t)
+	const one = `SELECT pawl.enqueue_job('k', 'q', $1, 7, $2, $3, NULL, 0, gen_random_uuid(), '{}', '', NULL, false)`
+	const many = `SELECT pawl.enqueue_jobs('k', 'q', $1, 7, $2, $3, NULL, 0, ARRAY[gen_random_uuid()], '{"{}"}', '{""}', NULL, 0, false, NULL, NULL)`
+	for _, sql := range []string{one, many} {
+		for _, bad := range [][3]int{{0, 2, 3}, {-1, 2, 3}, {1, 0, 3}, {1, 5, 3}, {1, 2, 0}, {1, 2, 32767}} {
+			_, err := pool.Exec(t.Context(), sql, bad[0], bad[1], bad[2])
+			require.ErrorContains(t, err, "SQLSTATE 23514", "%v", bad)
+		}
+		exec(t, pool, sql, 1, 4, 32766)
+	}
+	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM pawl.jobs`))
+}

@@ -71,7 +71,7 @@ type Place struct {
 	N      int64     `json:"n,omitempty"`
 	At     time.Time `json:"a,omitzero"`
 	ID     uuid.UUID `json:"i,omitzero"`
-	Day    int       `json:"d,omitempty"`
+	Day    int       `json:"d,omitempty"` // of a failure; among what waits, 1 for a suspect
 }
 
 // Scan is one step along a source.
@@ -130,7 +130,7 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 		s.name = "ready"
 		columns := `r.id, r.day, r.queue AS text, r.priority::bigint AS n, r.run_at AS at,
 			CASE WHEN NOT r.capability = ANY (l.live) THEN 'stranded' WHEN r.attempts > 0 THEN 'retrying'
-				WHEN r.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END AS state`
+				WHEN r.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END AS state, r.suspect::integer AS on_day`
 		from := ` FROM ` + schema + `.ready r, LATERAL (SELECT ` + live(schema) + ` AS live) l WHERE NOT r.suspect`
 		suspects := ` FROM ` + schema + `.ready r, LATERAL (SELECT ` + live(schema) + ` AS live) l WHERE r.suspect`
 		order := ` ORDER BY r.queue, r.priority DESC, r.run_at, r.id`
@@ -139,13 +139,17 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 			queue = ` AND r.queue = ` + literal(f.Queue)
 		}
 		// What is after a place is three ranges of the index, one after the other;
-		// as one condition it would be read from the beginning. Suspects are few.
-		s.rows = `SELECT * FROM (SELECT ` + columns + suspects + queue + ` AND NOT $1::boolean` + order + `) a
-			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND NOT $1::boolean` + order + `) b
-			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND $1::boolean AND r.queue = $2::text AND r.priority = $3::bigint::smallint
+		// as one condition it would be read from the beginning. Suspects are few, and
+		// come first: after one of them are the others, and then all that are none.
+		inSuspects, inOthers := ` AND (NOT $1::boolean OR $6::integer = 1)`, ` AND $1::boolean AND $6::integer <> 1`
+		s.rows = `SELECT * FROM (SELECT ` + columns + suspects + queue + inSuspects + ` AND (NOT $1::boolean OR r.queue > $2::text
+				OR r.queue = $2::text AND (r.priority < $3::bigint::smallint
+					OR r.priority = $3::bigint::smallint AND (r.run_at, r.id) > ($4::timestamptz, $5::text::uuid)))` + order + `) a
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + inSuspects + order + `) b
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + inOthers + ` AND r.queue = $2::text AND r.priority = $3::bigint::smallint
 				AND (r.run_at, r.id) > ($4::timestamptz, $5::text::uuid)` + order + `) c
-			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND $1::boolean AND r.queue = $2::text AND r.priority < $3::bigint::smallint` + order + `) d
-			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + ` AND $1::boolean AND r.queue > $2::text` + order + `) e`
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + inOthers + ` AND r.queue = $2::text AND r.priority < $3::bigint::smallint` + order + `) d
+			UNION ALL SELECT * FROM (SELECT ` + columns + from + queue + inOthers + ` AND r.queue > $2::text` + order + `) e`
 		s.where = append(s.where, `s.state = `+literal(f.State))
 	case StateLeased:
 		s.name = "leases"
@@ -259,7 +263,7 @@ func (r *Reading) scan(ctx context.Context, s source, scan Scan) (*Scanned, erro
 		where = strings.Join(s.where, " AND ")
 	}
 	onDay := "0"
-	if s.name == "errors" {
+	if s.name == "errors" || s.name == "ready" {
 		onDay = "s.on_day"
 	}
 	rows, err := r.tx.Query(ctx, fmt.Sprintf(`

@@ -30,6 +30,9 @@ type RedriveRow struct {
 	Completed int64           `json:"completed"`
 	Failed    int64           `json:"failed"`
 	Cancelled int64           `json:"cancelled"`
+
+	ForgivenFailed int64 `json:"forgiven_failed"`
+	ForgivenEnded  int64 `json:"forgiven_ended"`
 }
 
 // States of a redrive.
@@ -66,6 +69,14 @@ func (o *Operator) LockRedrive(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*R
 func (o *Operator) SetRedriveState(ctx context.Context, tx pgx.Tx, id uuid.UUID, state string) error {
 	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET state = $2::text, ended_at = CASE WHEN $2::text IN ('stopped', 'done') THEN clock_timestamp() END
 		WHERE x.id = $1::text::uuid`, id.String(), state)
+	return err
+}
+
+// ResumeRedrive sets a redrive that was stopped running again. What has ended
+// until now does not count for its share of failures any more.
+func (o *Operator) ResumeRedrive(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET state = 'running', ended_at = NULL, forgiven_failed = x.failed,
+		forgiven_ended = x.completed + x.failed + x.cancelled WHERE x.id = $1::text::uuid`, id.String())
 	return err
 }
 
@@ -212,11 +223,12 @@ func (o *Operator) Purge(ctx context.Context, tx pgx.Tx, f *LetterFilter, scan S
 }
 
 // RunJobNow makes a job that waits for its time due, in the caller's transaction,
-// and returns where it stands; empty where there is no trace of it.
-func (o *Operator) RunJobNow(ctx context.Context, tx pgx.Tx, id uuid.UUID) (state string, err error) {
+// and returns where it stands, empty where there is no trace of it, and whether
+// that has changed anything.
+func (o *Operator) RunJobNow(ctx context.Context, tx pgx.Tx, id uuid.UUID) (state string, changed bool, err error) {
 	var answer pgtype.Text
-	err = tx.QueryRow(ctx, `SELECT `+o.schema+`.run_now($1::text::uuid)`, id.String()).Scan(&answer)
-	return answer.String, err
+	err = tx.QueryRow(ctx, `SELECT x.state, x.changed FROM `+o.schema+`.run_now($1::text::uuid) x`, id.String()).Scan(&answer, &changed)
+	return answer.String, changed, err
 }
 
 // IsNoRow says that what was asked for is not there.

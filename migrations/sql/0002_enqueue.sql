@@ -68,6 +68,16 @@ RETURN sha256(convert_to(jsonb_build_array(p_kind, p_organization,
 	(SELECT jsonb_agg(CASE jsonb_typeof(v.value) WHEN 'number' THEN to_jsonb(trim_scale((v.value #>> '{}')::numeric)) ELSE v.value END ORDER BY m.n)
 		FROM unnest(p_members) WITH ORDINALITY m(name, n) CROSS JOIN LATERAL (SELECT p_args -> m.name AS value) v))::text, 'UTF8'));
 
+-- Refuses what callers of the two functions below cannot mean. It is no constraint
+-- of jobs, since PostgreSQL parses each of those in every insert.
+CREATE FUNCTION {schema}.out_of_range(p_version integer, p_priority smallint, p_max_attempts smallint) RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+	RAISE EXCEPTION 'version %, priority %, % attempts: a version is 1 or more, a priority 1 to 4, and there are 1 to 32766 attempts',
+		p_version, p_priority, p_max_attempts USING ERRCODE = 'check_violation';
+END $$;
+
 -- Stores one job without keys: what most calls are, so it does nothing that is
 -- not needed, not even SET, whose settings cost as much as a row. Instead every
 -- name is qualified, operators too; of its one statement there is one plan.
@@ -87,6 +97,10 @@ DECLARE
 		v_now OPERATOR(pg_catalog.+) (p_delay_us OPERATOR(pg_catalog.*) INTERVAL '1 microsecond')));
 	v_slept  boolean;
 BEGIN
+	IF p_version OPERATOR(pg_catalog.<) 1 OR p_priority OPERATOR(pg_catalog.<) 1 OR p_priority OPERATOR(pg_catalog.>) 4
+			OR p_max_attempts OPERATOR(pg_catalog.<) 1 OR p_max_attempts OPERATOR(pg_catalog.>) 32766 THEN
+		PERFORM {schema}.out_of_range(p_version, p_priority, p_max_attempts);
+	END IF;
 	IF pg_catalog.to_regclass(pg_catalog.concat({schema_text}, '.jobs_d', v_day)) IS NULL THEN
 		PERFORM {schema}.ensure_day(v_day);
 	END IF;
@@ -130,6 +144,9 @@ DECLARE
 	v_state   text;
 	v_mine    uuid; -- the last one that this call put down a key for
 BEGIN
+	IF p_version < 1 OR p_priority NOT BETWEEN 1 AND 4 OR p_max_attempts NOT BETWEEN 1 AND 32766 THEN
+		PERFORM out_of_range(p_version, p_priority, p_max_attempts);
+	END IF;
 	IF to_regclass('jobs_d' || v_day) IS NULL OR to_regclass('outcomes_d' || v_day) IS NULL THEN
 		PERFORM ensure_day(v_day);
 	END IF;

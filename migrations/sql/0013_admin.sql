@@ -55,7 +55,7 @@ CREATE TABLE {schema}.redrives (
 	made_by     text             NOT NULL,
 	reason      text             NOT NULL,
 	canary      integer          NOT NULL CHECK (canary >= 0),
-	rate        double precision NOT NULL CHECK (rate >= 0), -- jobs a second, zero without limit
+	rate        double precision NOT NULL CHECK (rate BETWEEN 0 AND 1000000), -- jobs a second, zero without limit
 	stop_share  double precision NOT NULL CHECK (stop_share BETWEEN 0 AND 1), -- zero never stops
 	attempts    smallint         CHECK (attempts BETWEEN 1 AND 32766), -- of each; NULL: as it had
 	state       text             NOT NULL CHECK (state IN ('canary', 'running', 'stopped', 'done')),
@@ -68,7 +68,9 @@ CREATE TABLE {schema}.redrives (
 	refused     bigint           NOT NULL DEFAULT 0, -- another job has their key
 	completed   bigint           NOT NULL DEFAULT 0, -- of those redriven
 	failed      bigint           NOT NULL DEFAULT 0, -- dead again
-	cancelled   bigint           NOT NULL DEFAULT 0  -- or without a trace
+	cancelled   bigint           NOT NULL DEFAULT 0, -- or without a trace
+	forgiven_failed bigint       NOT NULL DEFAULT 0, -- of failed and of all ended ones: what counts no
+	forgiven_ended  bigint       NOT NULL DEFAULT 0  -- more, since somebody went on after it had stopped
 ) WITH (fillfactor = 50);
 
 -- The former lives of jobs that were dead and are not any more.
@@ -158,6 +160,7 @@ BEGIN
 		DELETE FROM outcomes o WHERE o.job_id = v_letter.job_id;
 		DELETE FROM cancel_requests c WHERE c.job_id = v_letter.job_id;
 		DELETE FROM jobs j WHERE j.id = v_letter.job_id;
+		DELETE FROM archive a WHERE a.id = v_letter.job_id; -- after jobs: one that was just being moved is there by now
 		DELETE FROM dead_letters d WHERE d.job_id = v_letter.job_id;
 		IF v_known THEN
 			v_order := v_job.order_key;
@@ -241,8 +244,9 @@ END $$;
 
 -- Makes a job that waits for its time due now. Answers where it stands: pending,
 -- blocked when it has to wait for its turn all the same, any other state where
--- nothing has changed, or NULL for a job that there is no trace of.
-CREATE FUNCTION {schema}.run_now(p_id uuid) RETURNS text
+-- nothing can change, or NULL for a job that there is no trace of; and whether
+-- its time was changed, which it is not where it was due already.
+CREATE FUNCTION {schema}.run_now(p_id uuid, OUT state text, OUT changed boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -252,16 +256,16 @@ DECLARE
 	v_now   timestamptz;
 	v_job   jobs%ROWTYPE;
 	v_ready ready%ROWTYPE;
-	v_state text;
 BEGIN
+	changed := false;
 	SELECT j.* INTO v_job FROM jobs j WHERE j.id = p_id LIMIT 1;
 	IF NOT FOUND THEN
-		SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO v_state
+		SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO state
 		FROM outcomes o WHERE o.job_id = p_id LIMIT 1;
 		IF NOT FOUND THEN
-			SELECT 'dead' INTO v_state FROM dead_letters d WHERE d.job_id = p_id;
+			SELECT 'dead' INTO state FROM dead_letters d WHERE d.job_id = p_id;
 		END IF;
-		RETURN v_state;
+		RETURN;
 	END IF;
 	SELECT r.* INTO v_ready FROM ready r WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND NOT r.suspect
 		AND r.run_at = v_job.run_at AND r.id = p_id FOR UPDATE;
@@ -285,14 +289,18 @@ BEGIN
 				END IF;
 			END IF;
 			PERFORM pg_notify({channel}, v_job.queue);
+			changed := true;
 		END IF;
-		RETURN 'pending';
+		state := 'pending';
+		RETURN;
 	END IF;
 	IF v_job.order_key IS NOT NULL AND v_job.run_at > v_now THEN
 		UPDATE jobs j SET run_at = v_now FROM ordered o WHERE o.job_id = p_id AND NOT o.head AND j.id = p_id AND j.day = o.day;
 		IF FOUND THEN
-			RETURN 'blocked';
+			state := 'blocked';
+			changed := true;
+			RETURN;
 		END IF;
 	END IF;
-	RETURN state_of(v_job.day, p_id);
+	state := state_of(v_job.day, p_id);
 END $$;
