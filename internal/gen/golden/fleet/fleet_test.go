@@ -216,6 +216,9 @@ func (r *recorder) keys(t *testing.T) (keys [][]byte, organizations []string) {
 			lists = append(lists, a)
 		}
 	}
+	if lists == nil { // one job without keys comes as plain values
+		return nil, []string{r.args[10].(string)}
+	}
 	require.GreaterOrEqual(t, len(lists), 3)
 	return keys, lists[2]
 }

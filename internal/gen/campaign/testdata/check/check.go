@@ -131,7 +131,11 @@ func fits(raw []byte, told *dispatch.Registration) error {
 type recorder struct{ payload string }
 
 func (r *recorder) QueryRow(_ context.Context, _ string, args ...any) pgx.Row {
-	for _, a := range args {
+	for i, a := range args {
+		// One job without keys comes as plain values.
+		if text, ok := a.(string); ok && i == 9 {
+			r.payload = text
+		}
 		// The payloads are the first list of JSON.
 		if list, ok := a.([]string); ok && r.payload == "" && json.Valid([]byte(list[0])) {
 			r.payload = list[0]
