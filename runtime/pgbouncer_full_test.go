@@ -94,6 +94,7 @@ func behind(t *testing.T, pool *pgxpool.Pool, p *pgbouncer.Pooler, mode pgx.Quer
 	t.Helper()
 	return changed(t, pool, func(c *pgxpool.Config) {
 		p.Through(c.ConnConfig)
+		c.ConnConfig.RuntimeParams["application_name"] = pooledName
 		c.ConnConfig.DefaultQueryExecMode = mode
 		c.MaxConns = 4
 	})

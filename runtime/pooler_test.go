@@ -57,11 +57,15 @@ func workerPool(t *testing.T, pool *pgxpool.Pool, config *pawlrt.Config) *pgxpoo
 	return changed(t, pool, func(c *pgxpool.Config) { throughPooler(c, config) })
 }
 
+// pooledName is the name of connections through a pooler that is a test's own.
+const pooledName = "pooled"
+
 // asWorker makes a worker's pool of one that logs in as the owner of everything.
-// One that logs in as somebody else, or has a role set, stays as it is.
+// One that logs in as somebody else, or has a role set, stays as it is, and so does
+// one that goes through a pooler.
 func asWorker(t *testing.T, pool *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	if !testdb.Owns(pool) {
+	if !testdb.Owns(pool) || pool.Config().ConnConfig.RuntimeParams["application_name"] == pooledName {
 		return pool
 	}
 	return testdb.As(t, pool, testdb.Worker)
