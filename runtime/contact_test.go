@@ -286,6 +286,7 @@ func TestTargetSessionAttributes(t *testing.T) {
 		two, err := pgx.ParseConfig(fmt.Sprintf("host=%s,%s port=%d,%d user=%s password=%s dbname=%s sslmode=disable target_session_attrs=read-write",
 			first.Host, here.Host, first.Port, here.Port, here.User, here.Password, here.Database))
 		require.NoError(t, err)
+		two.RuntimeParams["application_name"] = pooledName // the other server knows one user
 		c.ConnConfig = two
 	})
 	k := kind("k", "q")

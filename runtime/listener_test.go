@@ -95,6 +95,7 @@ func TestHooksOfThePool(t *testing.T) {
 		c.Password = secret // a token that is good for a while
 		return nil
 	}
+	config.ConnConfig.RuntimeParams["application_name"] = pooledName // the hook knows one password
 	config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 	hooked, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)

@@ -49,6 +49,8 @@ const (
 	// fullAtLeast is how often there is one, however long they take: what
 	// commits late is found by nothing else.
 	fullAtLeast = 5 * time.Second
+	// fullSecond is when the second one follows at the latest.
+	fullSecond = time.Second
 )
 
 // linger are the waits between the claims of a queue that has become idle,
@@ -337,11 +339,11 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 	}
 	if full {
 		// The shorter of two, since one alone may have waited for a lock.
-		took := time.Since(begun)
-		if q.fullTook == 0 {
-			q.fullTook = took
+		took, last, most := time.Since(begun), q.fullTook, fullAtLeast
+		if last == 0 { // none to compare with
+			last, most = took, fullSecond
 		}
-		q.fullFrom = time.Now().Add(min((fullShare-1)*min(took, q.fullTook), fullAtLeast))
+		q.fullFrom = time.Now().Add(min((fullShare-1)*min(took, last), most))
 		q.fullTook = took
 	}
 	q.advance(c, claimed)
