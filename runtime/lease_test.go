@@ -183,6 +183,9 @@ func TestOutageLongerThanTheLease(t *testing.T) {
 	put(t, pool, k, numbered(8, "hold")...)
 	g.started(t, 8)
 	put(t, pool, k, numbered(50, "")...)
+	for _, w := range workers { // else there is nothing to connect again
+		listening(t, w)
+	}
 	require.NoError(t, server.Stop(t.Context()))
 	testdb.Eventually(t, 2*slow, "both to lose touch", func() bool {
 		return workers[0].Stats().LeasesLost == 1 && workers[1].Stats().LeasesLost == 1
