@@ -25,6 +25,10 @@ var (
 	ErrInvalid = errors.New("that cannot be asked for")
 	// ErrCursor says that a cursor is not one of this list with this filter.
 	ErrCursor = errors.New("the cursor is of another list")
+	// ErrNoPayloads says that the filter is about arguments, and the role of the
+	// connection may not read payloads: leave them out, or ask as the owner of the
+	// schema or with the rights of a worker.
+	ErrNoPayloads = errors.New("the filter has arguments, and this role may not read payloads: leave them out, or connect as the owner or as a worker's role")
 	// ErrNoFilter says that a call that changes many things was given a filter
 	// which names nothing: set All where everything is meant.
 	ErrNoFilter = errors.New("the filter is empty")
@@ -116,27 +120,36 @@ func (p Page) normal() (Page, error) {
 }
 
 // look steps along a list until the page is full or has cost what it may.
-func look(page Page, step func(store.Scan) (*store.Scanned, error)) (ids []uuid.UUID, listed Listed, err error) {
+func look(page Page, step func(store.Scan) (*store.Scanned, error)) (found []store.Place, listed Listed, err error) {
 	place, err := decodeCursor(page.Cursor)
 	if err != nil {
 		return nil, listed, err
 	}
 	end := time.Now().Add(page.Within)
 	for rows := min(max(firstStep, page.Limit), maxStep); ; rows = min(4*rows, maxStep) {
-		found, err := step(store.Scan{After: place, Rows: min(rows, page.Budget-listed.Looked), Limit: page.Limit - len(ids)})
+		scanned, err := step(store.Scan{After: place, Rows: min(rows, page.Budget-listed.Looked), Limit: page.Limit - len(found)})
 		if err != nil {
 			return nil, listed, err
 		}
-		ids = append(ids, found.IDs...)
-		listed.Looked += found.Looked
-		if place = found.Next; place == nil {
-			return ids, listed, nil
+		found = append(found, scanned.Places...)
+		listed.Looked += scanned.Looked
+		if place = scanned.Next; place == nil {
+			return found, listed, nil
 		}
-		if len(ids) >= page.Limit || listed.Looked >= page.Budget || time.Now().After(end) {
+		if len(found) >= page.Limit || listed.Looked >= page.Budget || time.Now().After(end) {
 			listed.Next = encodeCursor(place)
-			return ids, listed, nil
+			return found, listed, nil
 		}
 	}
+}
+
+// idsOf are the ids of what is at some places.
+func idsOf(places []store.Place) []uuid.UUID {
+	ids := make([]uuid.UUID, len(places))
+	for i, p := range places {
+		ids[i] = p.ID
+	}
+	return ids
 }
 
 func encodeCursor(place any) string {
@@ -213,6 +226,8 @@ func wrap(what string, err error) error {
 		return nil
 	case errors.Is(err, store.ErrPlace):
 		return fmt.Errorf("%s: %w: %w", what, ErrCursor, err)
+	case errors.Is(err, store.ErrNoPayloads):
+		return fmt.Errorf("%s: %w", what, ErrNoPayloads)
 	}
 	if reason := task.ReasonOf(err); reason != nil && !errors.Is(err, reason) {
 		return fmt.Errorf("%s: %w: %w", what, reason, err)

@@ -176,12 +176,12 @@ func (c *Client) Dead(ctx context.Context, f DeadFilter, page Page) (*JobList, e
 	}
 	list := &JobList{Jobs: []Job{}}
 	err = c.read(ctx, "list dead letters", func(r *store.Reading) error {
-		ids, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanLetters(ctx, filter, true, scan) })
+		found, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanLetters(ctx, filter, true, scan) })
 		if err != nil {
 			return err
 		}
 		list.Listed = listed
-		rows, err := r.Jobs(ctx, ids, argsInList, false)
+		rows, err := r.Jobs(ctx, found, argsInList, store.SearchNot)
 		for i := range rows {
 			list.Jobs = append(list.Jobs, jobOf(&rows[i]))
 		}
@@ -240,12 +240,12 @@ func (c *Client) TouchDead(ctx context.Context, f DeadFilter, page Page) (*DeadT
 		if filter.Until.IsZero() || filter.Until.After(now) {
 			filter.Until = now
 		}
-		ids, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanLetters(ctx, filter, false, scan) })
+		found, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanLetters(ctx, filter, false, scan) })
 		if err != nil {
 			return err
 		}
-		touched.Letters, touched.Looked, touched.Whole = len(ids), listed.Looked, listed.Next == ""
-		rows, err := r.SortLetters(ctx, ids)
+		touched.Letters, touched.Looked, touched.Whole = len(found), listed.Looked, listed.Next == ""
+		rows, err := r.SortLetters(ctx, idsOf(found))
 		for _, s := range rows {
 			touched.Sorts = append(touched.Sorts, DeadSort{Letters: s.Letters, Kind: s.Kind, Queue: s.Queue, ErrorCode: s.Code, Fingerprint: s.Fingerprint, Shape: s.Shape})
 		}

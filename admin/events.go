@@ -92,12 +92,12 @@ func (c *Client) Events(ctx context.Context, f EventFilter, page Page) (*EventLi
 	filter := &store.EventFilter{Type: f.Type, AggregateType: f.AggregateType, AggregateID: f.AggregateID, Organization: f.OrganizationID, Status: string(f.Status)}
 	list := &EventList{Events: []Event{}}
 	err = c.read(ctx, "list events", func(r *store.Reading) error {
-		ids, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanEvents(ctx, filter, scan) })
+		found, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanEvents(ctx, filter, scan) })
 		if err != nil {
 			return err
 		}
 		list.Listed = listed
-		rows, err := r.Events(ctx, ids, argsInList)
+		rows, err := r.Events(ctx, idsOf(found), argsInList)
 		for i := range rows {
 			list.Events = append(list.Events, eventOf(&rows[i]))
 		}

@@ -23,15 +23,15 @@ const (
 	StateStranded task.State = "stranded"
 	// StateQuarantined is a job whose row is gone, which was set aside.
 	StateQuarantined task.State = "quarantined"
-	// StateLost is a job that is in no place at all, which cannot be. No list looks
-	// for those: [Client.Doctor] does.
+	// StateLost is a job that is in no place at all, which cannot be: see the books of
+	// [Client.Doctor].
 	StateLost task.State = "lost"
 )
 
 // States are those that a [JobFilter] can name.
 var states = []task.State{
 	task.StatePending, task.StateScheduled, task.StateRetrying, StateStranded, task.StateLeased, task.StateBlocked,
-	task.StateCompleted, task.StateDead, task.StateCancelled, StateQuarantined,
+	task.StateCompleted, task.StateDead, task.StateCancelled, StateQuarantined, StateLost,
 }
 
 // States returns the states that a [JobFilter] can name.
@@ -65,7 +65,8 @@ type Job struct {
 	ErrorCode    string    `json:"error_code,omitempty"`
 	ErrorSummary string    `json:"error_summary,omitempty"`
 	ErrorAt      time.Time `json:"error_at,omitzero"`
-	// Key and OrderKey are digests, as hexadecimal digits.
+	// Key and OrderKey are digests, as hexadecimal digits. They are empty for a role
+	// that may not read them.
 	Key      string `json:"idempotency_key,omitempty"`
 	OrderKey string `json:"order_key,omitempty"`
 	// Args is the payload as the database writes it; in a list it is cut after
@@ -174,12 +175,22 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, page Page) (*JobList, er
 	}
 	list := &JobList{Jobs: []Job{}}
 	err = c.read(ctx, "list jobs", func(r *store.Reading) error {
-		ids, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanJobs(ctx, filter, scan) })
+		found, listed, err := look(page, func(scan store.Scan) (*store.Scanned, error) { return r.ScanJobs(ctx, filter, scan) })
 		if err != nil {
 			return err
 		}
 		list.Listed = listed
-		rows, err := r.Jobs(ctx, ids, argsInList, false)
+		search := store.SearchNot
+		if f.State == StateLost && len(found) > 0 {
+			// They wait for no time that their history knows; some may for another one.
+			waiting, err := r.Waiting(ctx, idsOf(found))
+			if err != nil {
+				return err
+			}
+			search = store.SearchDone
+			found = slices.DeleteFunc(found, func(p store.Place) bool { return slices.Contains(waiting, p.ID) })
+		}
+		rows, err := r.Jobs(ctx, found, argsInList, search)
 		for i := range rows {
 			list.Jobs = append(list.Jobs, jobOf(&rows[i]))
 		}
@@ -242,7 +253,7 @@ type JobDetail struct {
 func (c *Client) Job(ctx context.Context, id uuid.UUID) (*JobDetail, error) {
 	var detail *JobDetail
 	err := c.read(ctx, fmt.Sprintf("show job %s", id), func(r *store.Reading) error {
-		rows, err := r.Jobs(ctx, []uuid.UUID{id}, wholePayload, true)
+		rows, err := r.Jobs(ctx, []store.Place{{ID: id}}, wholePayload, store.SearchWalk)
 		if err != nil {
 			return err
 		}

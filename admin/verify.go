@@ -14,6 +14,8 @@ type Versions struct {
 	// Whole says that everything was counted; otherwise it was the first 20,000
 	// jobs of each place where they wait, and as many dead letters.
 	Whole bool `json:"whole"`
+	// Unread says that the role may not read payloads, so that none was checked.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // StoredVersion is what is stored of one payload version.
@@ -70,8 +72,8 @@ const (
 func (c *Client) Verify(ctx context.Context) (*Versions, error) {
 	v := &Versions{Versions: []StoredVersion{}}
 	err := c.read(ctx, "verify payloads", func(r *store.Reading) error {
-		rows, whole, err := r.Versions(ctx, verifyRows, verifyCheck)
-		v.Whole = whole
+		rows, whole, unread, err := r.Versions(ctx, verifyRows, verifyCheck)
+		v.Whole, v.Unread = whole, unread
 		for _, x := range rows {
 			s := StoredVersion{
 				Kind: x.Kind, Version: x.Version, Capability: Capability(x.Capability), Unfinished: x.Unfinished, Dead: x.Dead,

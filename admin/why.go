@@ -63,7 +63,7 @@ type Explanation struct {
 func (c *Client) Why(ctx context.Context, id uuid.UUID) (*Explanation, error) {
 	x := &Explanation{ID: id}
 	err := c.read(ctx, fmt.Sprintf("explain job %s", id), func(r *store.Reading) error {
-		rows, err := r.Jobs(ctx, []uuid.UUID{id}, argsInList, true)
+		rows, err := r.Jobs(ctx, []store.Place{{ID: id}}, argsInList, store.SearchWalk)
 		if err != nil {
 			return err
 		}

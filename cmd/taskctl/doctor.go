@@ -64,6 +64,9 @@ that has them. The exit code is 1 where something is wrong.`,
 			if !v.Whole {
 				a.hint("there is more than was counted")
 			}
+			if v.Unread {
+				a.hint("no payload was checked: this role may not read them")
+			}
 			if err := v.Err(); err != nil {
 				a.hint("%s", plain(err.Error()))
 				return errBad

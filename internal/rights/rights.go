@@ -55,21 +55,23 @@ const (
 	call = "EXECUTE"
 	none = ""
 
-	// The columns of tables with payloads that say nothing of these.
+	// The columns of tables with payloads that say nothing of these. A digest of a
+	// payload, or of a part of it such as a key, gives away one that can be guessed.
 	jobColumns = "SELECT (day, id, kind, queue, version, capability, priority, max_attempts, organization_id, run_at, enqueued_at," +
-		" idempotency_key, order_key, trace_context)"
+		" trace_context)"
 	letterColumns = "SELECT (job_id, kind, queue, version, capability, priority, organization_id, attempts, max_attempts, code, summary," +
 		" enqueued_at, died_at, fingerprint)"
 	archiveColumns = "SELECT (day, id, kind, queue, version, capability, priority, organization_id, status, attempts, max_attempts, run_at," +
-		" enqueued_at, claimed_at, finished_at, archived_at, idempotency_key, order_key, trace_context)"
+		" enqueued_at, claimed_at, finished_at, archived_at, trace_context)"
 	eventColumns = "SELECT (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at," +
 		" trace_context)"
 	deadEventColumns = "SELECT (event_id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, attempts, code, summary," +
 		" occurred_at, published_at, died_at, trace_context)"
 	outboxColumns = "SELECT (id, organization_id, aggregate_type, aggregate_id, event_type, schema_version, capability, occurred_at, published_at," +
 		" available_at, status, claimed_at, claimed_by, processed_at, attempts, last_error_code, last_error, seq)"
-	// A digest of a payload gives away one that can be guessed.
-	keyColumns = "SELECT (organization_id, kind, key, job_id, job_day, expires_at)"
+	keyColumns     = "SELECT (organization_id, kind, job_id, job_day, expires_at)"
+	orderedColumns = "SELECT (seq, job_id, day, queue, head, ready_at)"
+	turnColumns    = "SELECT (queue)"
 )
 
 // Objects returns all rows: tables and views, then the sequence, then functions, each by
@@ -103,8 +105,9 @@ var objects = [...]Object{
 	table("kinds", "SELECT, INSERT, UPDATE", none, read, read),
 	table("leases", "SELECT, INSERT, UPDATE, DELETE", none, read, read),
 	table("migrations", read, read, read, read),
-	table("order_turns", "SELECT, INSERT, DELETE", none, read, read),
-	table("ordered", "SELECT, UPDATE, DELETE", none, read, read),
+	table("order_places", read, none, read, read),
+	table("order_turns", "SELECT, INSERT, DELETE", none, turnColumns, turnColumns),
+	table("ordered", "SELECT, UPDATE, DELETE", none, orderedColumns, orderedColumns),
 	table("outbox_events", read, none, outboxColumns, outboxColumns),
 	table("outcomes", "SELECT, INSERT", none, read, read),
 	table("paused_queues", read, none, read, read),
@@ -200,14 +203,17 @@ var objects = [...]Object{
 	function("error_fingerprint", call, none, call, call),
 	function("error_shape", call, none, call, call),
 	function("event_leaves", call, none, call, call),
+	function("event_books", call, none, call, call),
 	function("fits", call, none, call, call),
 	function("integers_of", call, none, call, call),
 	function("is_number", call, none, call, call),
 	function("is_time", call, none, call, call),
-	function("job_state", call, none, call, call),
+	function("job_books", call, none, call, call),
+	function("job_state", call, none, none, none),
 	function("kind_of", call, none, call, call),
 	function("leaf", call, none, call, call),
 	function("leaves", call, none, call, call),
+	function("live_capabilities", call, none, call, call),
 	function("masked", call, none, call, call),
 	function("misfit", call, none, call, call),
 	function("nearest_of", call, none, call, call),
@@ -216,7 +222,9 @@ var objects = [...]Object{
 	function("organization_of", call, none, none, none),
 	function("path_step", call, none, call, call),
 	function("shown", call, none, call, call),
+	function("shown_keys", call, none, call, call),
 	function("shown_payload", call, none, call, call),
-	function("state_of", call, none, call, call),
+	function("standing", call, none, call, call),
+	function("state_of", call, none, none, none),
 	function("unfit", call, none, call, call),
 }

@@ -157,9 +157,21 @@ type MisfitRow struct {
 // Versions returns what is stored by payload version, of the first rows of each
 // place where unfinished jobs are, and of the newest dead letters; whole says that
 // these were all. It holds some payloads of each current version against the shape
-// that workers have registered.
-func (r *Reading) Versions(ctx context.Context, rows, check int) (all []VersionRow, whole bool, err error) {
+// that workers have registered; none where the role may not read payloads, which
+// unread says.
+func (r *Reading) Versions(ctx context.Context, rows, check int) (all []VersionRow, whole, unread bool, err error) {
 	s := r.schema
+	readable, err := r.PayloadsReadable(ctx)
+	if err != nil {
+		return nil, false, false, err
+	}
+	misfits := `SELECT NULL::text AS kind, NULL::bigint AS capability, NULL::uuid AS id, NULL::text AS misfit WHERE $2::integer < 0`
+	if readable {
+		misfits = `SELECT n.kind, n.capability, n.id, ` + s + `.misfit(j.args, k.shape) AS misfit FROM numbered n
+			JOIN ` + s + `.kinds k ON k.kind = n.kind AND k.capability = n.capability AND k.shape IS NOT NULL
+			CROSS JOIN LATERAL (SELECT j.args FROM ` + s + `.jobs j WHERE j.day = n.day AND j.id = n.id OFFSET 0) j
+			WHERE n.nth <= $2::integer`
+	}
 	type answer struct {
 		Versions []VersionRow `json:"versions"`
 		Whole    bool         `json:"whole"`
@@ -186,10 +198,7 @@ func (r *Reading) Versions(ctx context.Context, rows, check int) (all []VersionR
 		), numbered AS (
 			SELECT t.*, row_number() OVER (PARTITION BY t.kind, t.capability ORDER BY t.id DESC) AS nth FROM stored t
 		), checked AS MATERIALIZED (
-			SELECT n.kind, n.capability, n.id, `+s+`.misfit(j.args, k.shape) AS misfit FROM numbered n
-			JOIN `+s+`.kinds k ON k.kind = n.kind AND k.capability = n.capability AND k.shape IS NOT NULL
-			CROSS JOIN LATERAL (SELECT j.args FROM `+s+`.jobs j WHERE j.day = n.day AND j.id = n.id OFFSET 0) j
-			WHERE n.nth <= $2::integer
+			`+misfits+`
 		)
 		SELECT jsonb_build_object('whole', (SELECT count(*) FROM letter) < $1::integer AND NOT EXISTS (SELECT FROM place p GROUP BY p.place HAVING count(*) >= $1::integer),
 			'versions', COALESCE((SELECT jsonb_agg(jsonb_build_object('kind', c.kind, 'version', c.version, 'capability', c.capability,
@@ -200,5 +209,5 @@ func (r *Reading) Versions(ctx context.Context, rows, check int) (all []VersionR
 				'examples', (SELECT COALESCE(jsonb_agg(jsonb_build_object('id', x.id, 'misfit', x.misfit)), '[]') FROM (
 					SELECT x.id, x.misfit FROM checked x WHERE x.kind = c.kind AND x.capability = c.capability AND x.misfit IS NOT NULL ORDER BY x.id LIMIT 5) x)
 				) ORDER BY c.kind, c.version, c.capability) FROM counted c), '[]'))::text`, rows, check)
-	return a.Versions, a.Whole, err
+	return a.Versions, a.Whole, !readable, err
 }

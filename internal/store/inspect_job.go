@@ -70,7 +70,8 @@ type CircumstancesRow struct {
 	QuarantinedAt    *time.Time `json:"quarantined_at"`
 }
 
-// AheadBound is up to where jobs that come before another are counted.
+// AheadBound is up to where jobs that come before another are counted, as it is in the
+// view order_places.
 const AheadBound = 1000
 
 // Circumstances returns what around a job keeps it from running.
@@ -82,10 +83,7 @@ func (r *Reading) Circumstances(ctx context.Context, j *JobRow) (CircumstancesRo
 		), live AS MATERIALIZED (
 			SELECT p.* FROM `+s+`.processes p WHERE p.expires_at > clock_timestamp()
 		), place AS MATERIALIZED (
-			SELECT o.order_key, o.seq, o.head FROM job JOIN `+s+`.ordered o ON o.job_id = job.id
-		), ahead AS MATERIALIZED (
-			SELECT o.job_id, o.seq FROM place p CROSS JOIN LATERAL (
-				SELECT o.job_id, o.seq FROM `+s+`.ordered o WHERE o.order_key = p.order_key AND o.seq < p.seq ORDER BY o.seq LIMIT $6::integer) o
+			SELECT o.head, o.ahead, CASE WHEN o.ahead > 0 THEN o.first END AS first FROM job JOIN `+s+`.order_places o ON o.job_id = job.id
 		)
 		SELECT jsonb_build_object(
 			'now', clock_timestamp(),
@@ -93,7 +91,7 @@ func (r *Reading) Circumstances(ctx context.Context, j *JobRow) (CircumstancesRo
 			'request_at', (SELECT c.requested_at FROM `+s+`.cancel_requests c WHERE c.job_id = job.id),
 			'suspect', EXISTS (SELECT FROM `+s+`.ready r WHERE r.queue = job.queue AND r.priority = job.priority AND r.suspect AND r.id = job.id),
 			'ordered', EXISTS (SELECT FROM place), 'head_of', EXISTS (SELECT FROM place p WHERE p.head),
-			'ahead', (SELECT count(*) FROM ahead), 'first', (SELECT a.job_id FROM ahead a ORDER BY a.seq LIMIT 1),
+			'ahead', COALESCE((SELECT p.ahead FROM place p), 0), 'first', (SELECT p.first FROM place p),
 			'workers', (SELECT count(*) FROM live), 'queue_workers', (SELECT count(*) FROM live l WHERE job.queue = ANY (l.queues)),
 			'knows_version', EXISTS (SELECT FROM live l WHERE job.queue = ANY (l.queues) AND job.capability = ANY (l.capabilities)),
 			'kind_version', COALESCE((SELECT k.version FROM `+s+`.kinds k WHERE k.kind = $7::text), 0),

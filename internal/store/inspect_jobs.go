@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -50,6 +51,7 @@ const (
 	StateDead        = "dead"
 	StateCancelled   = "cancelled"
 	StateQuarantined = "quarantined"
+	StateLost        = "lost"
 )
 
 // ArgFilter asks for a value at a path of a payload.
@@ -84,6 +86,7 @@ type Scan struct {
 // Scanned is the answer of a [Scan].
 type Scanned struct {
 	IDs    []uuid.UUID // that match
+	Places []Place     // of those
 	Looked int
 	Last   *Place // of what was looked at; nil for nothing
 	Next   *Place // the same, or nil: there is nothing more
@@ -116,9 +119,7 @@ func column(name string, needed bool) string {
 }
 
 // live are the capabilities of live workers, NULL for no worker.
-func live(schema string) string {
-	return `(SELECT array_agg(DISTINCT c) FROM ` + schema + `.processes p LEFT JOIN LATERAL unnest(p.capabilities) c ON true WHERE p.expires_at > clock_timestamp())`
-}
+func live(schema string) string { return `(SELECT ` + schema + `.live_capabilities())` }
 
 // sourceOf chooses where to look for jobs of a filter: the smallest place that
 // has all of them.
@@ -129,8 +130,8 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 	case StatePending, StateScheduled, StateRetrying, StateStranded:
 		s.name = "ready"
 		columns := `r.id, r.day, r.queue AS text, r.priority::bigint AS n, r.run_at AS at,
-			CASE WHEN NOT r.capability = ANY (l.live) THEN 'stranded' WHEN r.attempts > 0 THEN 'retrying'
-				WHEN r.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END AS state, r.suspect::integer AS on_day`
+			` + schema + `.standing(NULL, NULL, NULL, NULL, NULL, true, r.capability = ANY (l.live), r.attempts > 0, r.run_at > clock_timestamp()) AS state,
+			r.suspect::integer AS on_day`
 		from := ` FROM ` + schema + `.ready r, LATERAL (SELECT ` + live(schema) + ` AS live) l WHERE NOT r.suspect`
 		suspects := ` FROM ` + schema + `.ready r, LATERAL (SELECT ` + live(schema) + ` AS live) l WHERE r.suspect`
 		order := ` ORDER BY r.queue, r.priority DESC, r.run_at, r.id`
@@ -163,9 +164,9 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 		}
 	case StateBlocked:
 		s.name = "ordered"
-		s.rows = `SELECT o.job_id AS id, o.day, encode(o.order_key, 'hex') AS text, o.seq AS n, NULL::timestamptz AS at, 'blocked' AS state, o.head
-			FROM ` + schema + `.ordered o WHERE (NOT $1::boolean OR (o.order_key, o.seq) > (decode($2::text, 'hex'), $3::bigint))
-			AND $4::timestamptz IS NULL AND $5::text IS NOT NULL ORDER BY o.order_key, o.seq`
+		s.rows = `SELECT o.job_id AS id, o.day, '' AS text, 0::bigint AS n, NULL::timestamptz AS at, 'blocked' AS state, o.head
+			FROM ` + schema + `.ordered o WHERE (NOT $1::boolean OR o.job_id > $5::text::uuid)
+			AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL AND $4::timestamptz IS NULL ORDER BY o.job_id`
 		s.where = append(s.where, `NOT s.head`)
 	case StateDead:
 		s.name = "dead"
@@ -193,12 +194,22 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 				`NOT EXISTS (SELECT FROM `+schema+`.job_errors x WHERE x.job_id = s.id AND (x.at, x.attempt) > (s.at, s.n))`)
 		} else {
 			s.name = "jobs"
-			s.rows = `SELECT j.id, j.day, '' AS text, 0::bigint AS n, NULL::timestamptz AS at, '' AS state FROM ` + schema + `.jobs j
-				WHERE (NOT $1::boolean OR j.id < $5::text::uuid) AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL AND $4::timestamptz IS NULL ORDER BY j.id DESC`
+			s.rows = newestJobs(schema)
 		}
 		if outcome := map[string]string{StateCompleted: "1", StateCancelled: "5"}[f.State]; outcome != "" {
 			s.where = append(s.where, `EXISTS (SELECT FROM `+schema+`.outcomes o WHERE o.job_id = s.id AND (s.day IS NULL OR o.day >= s.day) AND o.outcome = `+outcome+`)`)
 		}
+	case StateLost:
+		s.name = "jobs"
+		s.job = `SELECT j.kind, j.queue, j.organization_id, j.priority, j.run_at` + column("j.args", args) + ` FROM ` + schema + `.jobs j WHERE j.id = s.id AND j.day = s.day`
+		s.rows = newestJobs(schema)
+		s.where = append(s.where, `NOT EXISTS (SELECT FROM `+schema+`.outcomes o WHERE o.job_id = s.id AND o.day >= s.day)`,
+			`s.id NOT IN (SELECT q.job_id FROM `+schema+`.quarantine q)`,
+			`s.id NOT IN (SELECT u.id FROM `+schema+`.leases l CROSS JOIN LATERAL unnest(l.job_ids) WITH ORDINALITY u(id, pos) WHERE get_bit(l.open, u.pos::integer - 1) = 1)`,
+			`s.id NOT IN (SELECT r.id FROM `+schema+`.ready r WHERE r.suspect)`,
+			`NOT EXISTS (SELECT FROM `+schema+`.ordered o WHERE o.job_id = s.id)`,
+			`NOT EXISTS (SELECT FROM `+schema+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = s.id
+				AND r.run_at = ANY (j.run_at || ARRAY(SELECT e.retry_at FROM `+schema+`.job_errors e WHERE e.job_id = s.id)))`)
 	default:
 		return s, fmt.Errorf("there is no state %q", f.State)
 	}
@@ -216,6 +227,12 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 	}
 	s.where = append(s.where, argsWhere("j", f.Args)...)
 	return s, nil
+}
+
+// newestJobs are the rows of all jobs from the newest on.
+func newestJobs(schema string) string {
+	return `SELECT j.id, j.day, '' AS text, 0::bigint AS n, NULL::timestamptz AS at, '' AS state FROM ` + schema + `.jobs j
+		WHERE (NOT $1::boolean OR j.id < $5::text::uuid) AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL AND $4::timestamptz IS NULL ORDER BY j.id DESC`
 }
 
 // argsWhere are the conditions of paths on a table's column args.
@@ -245,7 +262,32 @@ func (r *Reading) ScanJobs(ctx context.Context, f *JobFilter, scan Scan) (*Scann
 	if err != nil {
 		return nil, err
 	}
+	if err := r.readable(ctx, f.Args); err != nil {
+		return nil, err
+	}
 	return r.scan(ctx, s, scan)
+}
+
+// ErrNoPayloads says that the role may not read the payloads that a filter is about.
+var ErrNoPayloads = errors.New("the role may not read payloads")
+
+// PayloadsReadable says whether the role may read payloads of jobs.
+func (r *Reading) PayloadsReadable(ctx context.Context) (may bool, err error) {
+	err = r.tx.QueryRow(ctx, `SELECT bool_and(has_column_privilege($1::text || t.name, 'args', 'SELECT')) FROM unnest('{.jobs,.archive,.dead_letters}'::text[]) t(name)`,
+		r.schema).Scan(&may)
+	return may, err
+}
+
+// readable is the error of a filter that the role may not use.
+func (r *Reading) readable(ctx context.Context, args []ArgFilter) error {
+	if len(args) == 0 {
+		return nil
+	}
+	may, err := r.PayloadsReadable(ctx)
+	if err == nil && !may {
+		return ErrNoPayloads
+	}
+	return err
 }
 
 // ErrPlace says that a place is of another list.
@@ -305,7 +347,7 @@ func (r *Reading) scan(ctx context.Context, s source, scan Scan) (*Scanned, erro
 			place.At = *at
 		}
 		if hit {
-			answer.IDs = append(answer.IDs, parsed)
+			answer.IDs, answer.Places = append(answer.IDs, parsed), append(answer.Places, place)
 		}
 		return nil
 	})
@@ -321,22 +363,35 @@ func (r *Reading) scan(ctx context.Context, s source, scan Scan) (*Scanned, erro
 	return &answer, nil
 }
 
-// Jobs returns what there is to say of jobs, in the order of the ids; one without
-// a trace is left out. Payloads are cut after so many characters. Of one that
-// waits but not for a time that its history knows, search finds out for which,
-// by a walk along its queue.
-func (r *Reading) Jobs(ctx context.Context, ids []uuid.UUID, argsMax int, search bool) ([]JobRow, error) {
-	if len(ids) == 0 {
+// Search says how to find the place of a job that waits, but not for a time that its
+// history knows: one that was given back without an error has such.
+type Search string
+
+// The ways to search.
+const (
+	SearchNot  Search = "not"  // it is taken for one that waits for another attempt
+	SearchWalk Search = "walk" // along its queue, for one job
+	SearchDone Search = "done" // somebody has, and it is nowhere
+)
+
+// Jobs returns what there is to say of the jobs of some places, in their order; one
+// without a trace is left out. Payloads are cut after so many characters. A place
+// that is the job's in ready saves looking for it.
+func (r *Reading) Jobs(ctx context.Context, places []Place, argsMax int, search Search) ([]JobRow, error) {
+	if len(places) == 0 {
 		return nil, nil
 	}
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = id.String()
+	ids, times := make([]string, len(places)), make([]string, len(places))
+	for i, p := range places {
+		ids[i] = p.ID.String()
+		if p.Source == "ready" {
+			times[i] = p.At.Format(time.RFC3339Nano)
+		}
 	}
 	s := r.schema
 	return documents[JobRow](ctx, r.tx, `
 		WITH asked AS MATERIALIZED (
-			SELECT u.id, u.n FROM unnest($1::text[]::uuid[]) WITH ORDINALITY u(id, n)
+			SELECT u.id, NULLIF(u.at, '')::timestamptz AS at, u.n FROM unnest($1::text[]::uuid[], $4::text[]) WITH ORDINALITY u(id, at, n)
 		), leased AS MATERIALIZED (
 			SELECT u.id, u.attempt, l.claimed_at, l.owner, p.name, p.expires_at FROM `+s+`.leases l
 			CROSS JOIN LATERAL unnest(l.job_ids, l.attempts) WITH ORDINALITY u(id, attempt, pos)
@@ -348,18 +403,10 @@ func (r *Reading) Jobs(ctx context.Context, ids []uuid.UUID, argsMax int, search
 		SELECT jsonb_build_object(
 			'id', a.id, 'kind', COALESCE(j.kind, d.kind, ''), 'queue', COALESCE(j.queue, d.queue, q.queue, o.queue, ''),
 			'version', COALESCE(j.version, d.version, 0), 'capability', COALESCE(j.capability, d.capability, 0), 'priority', COALESCE(j.priority, d.priority, 0),
-			'state', CASE
-				WHEN o.outcome = 1 THEN 'completed' WHEN o.outcome = 3 THEN 'dead' WHEN o.outcome = 5 THEN 'cancelled'
-				WHEN l.id IS NOT NULL THEN 'leased'
-				WHEN q.job_id IS NOT NULL THEN 'quarantined'
-				WHEN j.archived THEN j.status
-				WHEN d.job_id IS NOT NULL THEN 'dead'
-				WHEN NOT b.head AND EXISTS (SELECT FROM `+s+`.ordered x WHERE x.order_key = b.order_key AND x.seq < b.seq) THEN 'blocked'
-				WHEN $3::boolean AND r.id IS NULL AND b.job_id IS NULL THEN 'lost'
-				WHEN NOT j.capability = ANY (v.live) THEN 'stranded'
-				WHEN r.attempts > 0 OR (r.id IS NULL AND b.head IS DISTINCT FROM false) THEN 'retrying'
-				WHEN COALESCE(r.run_at, j.run_at) > clock_timestamp() THEN 'scheduled'
-				ELSE 'pending' END,
+			'state', `+s+`.standing(COALESCE(o.outcome, CASE j.status WHEN 'completed' THEN 1 WHEN 'dead' THEN 3 WHEN 'cancelled' THEN 5 END::smallint),
+				l.id IS NOT NULL, q.job_id IS NOT NULL, d.job_id IS NOT NULL, b.behind,
+				CASE $3::text WHEN 'walk' THEN r.id IS NOT NULL OR b.job_id IS NOT NULL WHEN 'done' THEN false END,
+				j.capability = ANY (v.live), r.attempts > 0 OR (r.id IS NULL AND b.head IS DISTINCT FROM false), COALESCE(r.run_at, j.run_at) > clock_timestamp()),
 			'organization_id', COALESCE(j.organization_id, d.organization_id, ''),
 			'enqueued_at', COALESCE(j.enqueued_at, d.enqueued_at), 'run_at', COALESCE(r.run_at, e.retry_at, j.run_at),
 			'attempts', COALESCE(o.attempts, l.attempt, j.attempts, d.attempts, r.attempts, e.attempt, 0),
@@ -367,17 +414,17 @@ func (r *Reading) Jobs(ctx context.Context, ids []uuid.UUID, argsMax int, search
 			'worker', COALESCE(l.name, l.owner::text, ''), 'claimed_at', COALESCE(l.claimed_at, o.claimed_at, j.claimed_at), 'leased_until', l.expires_at,
 			'finished_at', COALESCE(o.finished_at, j.finished_at, d.died_at),
 			'error_code', COALESCE(d.code, e.code, ''), 'error_summary', COALESCE(d.summary, e.summary, ''), 'error_at', COALESCE(d.died_at, e.at),
-			'idempotency_key', COALESCE(encode(j.idempotency_key, 'hex'), ''), 'order_key', COALESCE(encode(j.order_key, 'hex'), ''),
+			'idempotency_key', COALESCE(keys.idempotency_key, ''), 'order_key', COALESCE(keys.order_key, ''),
 			'args', shown.payload, 'args_size', COALESCE(shown.size, 0))::text
 		FROM asked a
 		CROSS JOIN live v
 		LEFT JOIN LATERAL (
 			SELECT * FROM (
-				SELECT j.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, j.enqueued_at, j.run_at, j.max_attempts, j.idempotency_key, j.order_key, j.day,
+				SELECT j.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, j.enqueued_at, j.run_at, j.max_attempts, j.day,
 					false AS archived, NULL AS status, NULL::smallint AS attempts, NULL::timestamptz AS claimed_at, NULL::timestamptz AS finished_at
 				FROM `+s+`.jobs j WHERE j.id = a.id
 				UNION ALL
-				SELECT x.id, x.kind, x.queue, x.version, x.capability, x.priority, x.organization_id, x.enqueued_at, x.run_at, x.max_attempts, x.idempotency_key, x.order_key, x.day,
+				SELECT x.id, x.kind, x.queue, x.version, x.capability, x.priority, x.organization_id, x.enqueued_at, x.run_at, x.max_attempts, x.day,
 					true, x.status, x.attempts, x.claimed_at, x.finished_at
 				FROM `+s+`.archive x WHERE x.id = a.id) j LIMIT 1) j ON true
 		LEFT JOIN LATERAL (
@@ -385,20 +432,36 @@ func (r *Reading) Jobs(ctx context.Context, ids []uuid.UUID, argsMax int, search
 			FROM `+s+`.dead_letters d WHERE d.job_id = a.id) d ON true
 		LEFT JOIN LATERAL `+s+`.shown_payload(CASE WHEN j.archived THEN 'archive' WHEN j.id IS NOT NULL THEN 'jobs' ELSE 'dead_letters' END, j.day, a.id, $2::integer) shown
 			ON COALESCE(j.id, d.job_id) IS NOT NULL
+		LEFT JOIN LATERAL `+s+`.shown_keys(CASE WHEN j.archived THEN 'archive' ELSE 'jobs' END, j.day, a.id) keys ON j.id IS NOT NULL
 		LEFT JOIN LATERAL (SELECT o.* FROM `+s+`.outcomes o WHERE o.job_id = a.id LIMIT 1) o ON true
 		LEFT JOIN LATERAL (SELECT l.* FROM leased l WHERE l.id = a.id LIMIT 1) l ON true
 		LEFT JOIN LATERAL (SELECT q.* FROM `+s+`.quarantine q WHERE q.job_id = a.id LIMIT 1) q ON true
-		LEFT JOIN LATERAL (SELECT b.* FROM `+s+`.ordered b WHERE b.job_id = a.id) b ON o.job_id IS NULL
+		LEFT JOIN LATERAL (SELECT b.job_id, b.head, b.ready_at, b.behind FROM `+s+`.order_places b WHERE b.job_id = a.id) b ON o.job_id IS NULL
 		LEFT JOIN LATERAL (SELECT e.* FROM `+s+`.job_errors e WHERE e.job_id = a.id ORDER BY e.at DESC, e.attempt DESC LIMIT 1) e ON true
 		LEFT JOIN LATERAL (
 			SELECT * FROM (
 				SELECT r.* FROM `+s+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = a.id
-					AND r.run_at = ANY (ARRAY[j.run_at, b.ready_at] || ARRAY(SELECT x.retry_at FROM `+s+`.job_errors x WHERE x.job_id = a.id))
+					AND r.run_at = ANY (ARRAY[a.at, j.run_at, b.ready_at] || ARRAY(SELECT x.retry_at FROM `+s+`.job_errors x WHERE x.job_id = a.id))
 				UNION ALL
 				SELECT r.* FROM `+s+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND r.suspect AND r.id = a.id
 				UNION ALL
-				SELECT r.* FROM `+s+`.ready r WHERE $3::boolean AND r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = a.id) r LIMIT 1
+				SELECT r.* FROM `+s+`.ready r WHERE $3::text = 'walk' AND r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = a.id) r LIMIT 1
 		) r ON o.job_id IS NULL AND l.id IS NULL AND q.job_id IS NULL AND NOT j.archived AND b.head IS DISTINCT FROM false
 		WHERE COALESCE(j.id, d.job_id, o.job_id, q.job_id, l.id) IS NOT NULL
-		ORDER BY a.n`, texts, argsMax, search)
+		ORDER BY a.n`, ids, argsMax, string(search), times)
+}
+
+// Waiting returns those of some jobs that wait in ready, at whatever time. It reads all
+// of that table, once.
+func (r *Reading) Waiting(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	// As an expression, it is one look into a table of hashes a row.
+	rows, err := r.tx.Query(ctx, `SELECT r.id FROM `+r.schema+`.ready r WHERE (r.id IN (SELECT u.id FROM unnest($1::text[]::uuid[]) u(id))) IS TRUE`, texts)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }

@@ -183,7 +183,9 @@ func (r *Reading) Status(ctx context.Context, bound int) (x StatusRow, err error
 		'schedules', (SELECT count(*) FROM `+s+`.schedule_status x WHERE x.status <> 'removed'),
 		'unserved', (SELECT count(*) FROM `+s+`.schedule_status x WHERE x.status = 'unserved'),
 		'blocked', (SELECT count(*) FROM `+s+`.blocked_aggregates),
-		'oldest', (SELECT extract(epoch FROM clock_timestamp() - p.published_at) FROM `+s+`.pending_events p ORDER BY p.available_at LIMIT 1))::text`)
+		'oldest', extract(epoch FROM clock_timestamp() - LEAST(
+			(SELECT p.published_at FROM `+s+`.pending_events p ORDER BY p.available_at LIMIT 1),
+			(SELECT p.published_at FROM `+s+`.pending_events p WHERE p.available_at > p.published_at ORDER BY p.published_at LIMIT 1))))::text`)
 	if err != nil {
 		return x, err
 	}

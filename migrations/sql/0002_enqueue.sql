@@ -1,5 +1,52 @@
 -- Enqueue: one call in the caller's transaction, at the caller's isolation.
 
+-- Where a job stands, by what is known of it: nothing else decides that. What is
+-- NULL has not been asked for, or cannot be known.
+CREATE FUNCTION {schema}.standing(
+	p_outcome     smallint, -- of its row in outcomes
+	p_leased      boolean,
+	p_quarantined boolean,
+	p_buried      boolean,  -- there is a dead letter of it
+	p_behind      boolean,  -- another job of its order key is before it
+	p_waits       boolean,  -- in ready, or for its turn in ordered
+	p_decodable   boolean,  -- by a live worker
+	p_tried       boolean,  -- an attempt has been used up
+	p_later       boolean)  -- its time is to come
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+	WHEN p_outcome = 1 THEN 'completed'
+	WHEN p_outcome = 3 THEN 'dead'
+	WHEN p_outcome = 5 THEN 'cancelled'
+	WHEN p_leased THEN 'leased'
+	WHEN p_quarantined THEN 'quarantined'
+	WHEN p_buried THEN 'dead'
+	WHEN p_behind THEN 'blocked'
+	WHEN NOT p_waits THEN 'lost'
+	WHEN NOT p_decodable THEN 'stranded'
+	WHEN p_tried THEN 'retrying'
+	WHEN p_later THEN 'scheduled'
+	ELSE 'pending'
+END;
+
+-- The payload versions that live workers know. NULL where none lives: then nothing
+-- can be said of what workers know.
+CREATE FUNCTION {schema}.live_capabilities() RETURNS bigint[]
+LANGUAGE sql VOLATILE
+RETURN (
+	SELECT CASE WHEN count(*) > 0 THEN COALESCE(array_agg(DISTINCT c) FILTER (WHERE c IS NOT NULL), '{}') END
+	FROM {schema}.processes p LEFT JOIN LATERAL unnest(p.capabilities) c ON true WHERE p.expires_at > clock_timestamp());
+
+-- Jobs with an order key and their places, without the key: what is before a job is
+-- for everybody to see, and its digest is not.
+CREATE VIEW {schema}.order_places AS
+SELECT o.job_id, o.day, o.queue, o.seq, o.head, o.ready_at,
+	NOT o.head AND EXISTS (SELECT FROM {schema}.ordered x WHERE x.order_key = o.order_key AND x.seq < o.seq) AS behind,
+	-- How many are before it, up to 1000, and the first of all.
+	(SELECT count(*) FROM (SELECT FROM {schema}.ordered x WHERE x.order_key = o.order_key AND x.seq < o.seq LIMIT 1000) x) AS ahead,
+	(SELECT x.job_id FROM {schema}.ordered x WHERE x.order_key = o.order_key ORDER BY x.seq LIMIT 1) AS first
+FROM {schema}.ordered o;
+
 -- Where a job stands, in the terms of a receipt. By the invariant that a job
 -- is in exactly one place, what is neither finished nor leased nor still at
 -- its first due time waits for another attempt. Its row may have been moved to
@@ -11,37 +58,37 @@ SET search_path = {schema}, pg_temp
 {pinned}
 AS $$
 DECLARE
-	v_state text;
-	v_job   record;
+	v_outcome smallint;
+	v_job     record;
+	v_first   boolean;
 BEGIN
-	SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO v_state
-	FROM outcomes o WHERE o.job_id = p_id AND o.day >= p_day LIMIT 1;
+	SELECT o.outcome INTO v_outcome FROM outcomes o WHERE o.job_id = p_id AND o.day >= p_day LIMIT 1;
 	IF FOUND THEN
-		RETURN v_state;
+		RETURN standing(v_outcome, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 	END IF;
 	SELECT j.* INTO v_job FROM generate_series(p_day, day_of(clock_timestamp())) d
 	CROSS JOIN LATERAL (SELECT j.queue, j.priority, j.run_at, j.order_key FROM jobs j WHERE j.day = d AND j.id = p_id OFFSET 0) j
 	LIMIT 1;
-	IF NOT FOUND THEN
-		v_state := 'gone';
-	ELSIF v_job.order_key IS NOT NULL AND EXISTS (SELECT FROM ordered o WHERE o.job_id = p_id AND NOT o.head) THEN
-		RETURN CASE
-			WHEN EXISTS (SELECT FROM ordered o JOIN ordered p ON p.order_key = o.order_key AND p.seq < o.seq WHERE o.job_id = p_id) THEN 'blocked'
-			WHEN v_job.run_at > clock_timestamp() THEN 'scheduled'
-			ELSE 'pending'
-		END;
-	ELSIF EXISTS (SELECT FROM ready r
+	IF FOUND THEN
+		IF v_job.order_key IS NOT NULL AND EXISTS (SELECT FROM ordered o WHERE o.job_id = p_id AND NOT o.head) THEN
+			RETURN standing(NULL, NULL, NULL, NULL, (SELECT p.behind FROM order_places p WHERE p.job_id = p_id), true, NULL, false,
+				v_job.run_at > clock_timestamp());
+		END IF;
+		v_first := EXISTS (SELECT FROM ready r
 			WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND r.id = p_id AND NOT r.suspect
 				-- Of a job with an order key, the turn may have come after its time.
-				AND r.run_at = CASE WHEN v_job.order_key IS NULL THEN v_job.run_at ELSE (SELECT o.ready_at FROM ordered o WHERE o.job_id = p_id) END) THEN
-		RETURN CASE WHEN v_job.run_at > clock_timestamp() THEN 'scheduled' ELSE 'pending' END;
-	ELSE
-		v_state := 'retrying';
+				AND r.run_at = CASE WHEN v_job.order_key IS NULL THEN v_job.run_at ELSE (SELECT o.ready_at FROM ordered o WHERE o.job_id = p_id) END);
+		IF v_first THEN
+			RETURN standing(NULL, NULL, NULL, NULL, NULL, true, NULL, false, v_job.run_at > clock_timestamp());
+		END IF;
 	END IF;
 	IF EXISTS (SELECT FROM leases l WHERE p_id = ANY (l.job_ids) AND get_bit(l.open, array_position(l.job_ids, p_id) - 1) = 1) THEN
-		RETURN 'leased';
+		RETURN standing(NULL, true, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 	END IF;
-	RETURN v_state;
+	IF v_first IS NULL THEN
+		RETURN 'gone';
+	END IF;
+	RETURN standing(NULL, NULL, NULL, NULL, NULL, true, NULL, true, NULL);
 END $$;
 
 -- state_of, in a caller's transaction that may stay open for long. It would keep

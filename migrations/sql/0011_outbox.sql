@@ -45,6 +45,9 @@ CREATE TABLE {schema}.pending_events (
 	PRIMARY KEY (aggregate, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pending_events_due ON {schema}.pending_events (available_at);
+-- How old the oldest one is. One that has never been put off is found by when it
+-- became available, which is when it was published; the others are few.
+CREATE INDEX pending_events_put_off ON {schema}.pending_events (published_at) WHERE available_at > published_at;
 
 -- One narrow append-only row an event that is over.
 CREATE TABLE {schema}.event_outcomes (

@@ -260,11 +260,9 @@ BEGIN
 	changed := false;
 	SELECT j.* INTO v_job FROM jobs j WHERE j.id = p_id LIMIT 1;
 	IF NOT FOUND THEN
-		SELECT CASE o.outcome WHEN 1 THEN 'completed' WHEN 3 THEN 'dead' ELSE 'cancelled' END INTO state
-		FROM outcomes o WHERE o.job_id = p_id LIMIT 1;
-		IF NOT FOUND THEN
-			SELECT 'dead' INTO state FROM dead_letters d WHERE d.job_id = p_id;
-		END IF;
+		SELECT standing(o.outcome, NULL, NULL, d.job_id IS NOT NULL, NULL, NULL, NULL, NULL, NULL) INTO state
+		FROM (SELECT o.job_id, o.outcome FROM outcomes o WHERE o.job_id = p_id LIMIT 1) o
+		FULL JOIN (SELECT d.job_id FROM dead_letters d WHERE d.job_id = p_id) d ON d.job_id = o.job_id;
 		RETURN;
 	END IF;
 	SELECT r.* INTO v_ready FROM ready r WHERE r.queue = v_job.queue AND r.priority = v_job.priority AND NOT r.suspect
@@ -282,7 +280,10 @@ BEGIN
 		IF v_ready.run_at > v_now THEN
 			UPDATE ready r SET run_at = v_now WHERE r.queue = v_ready.queue AND r.priority = v_ready.priority
 				AND r.suspect = v_ready.suspect AND r.run_at = v_ready.run_at AND r.id = p_id;
-			IF v_ready.attempts = 0 THEN -- those who know the job look for it at its first time
+			-- Those who know the job look for it at its first time, or at that of a retry.
+			IF v_ready.attempts > 0 THEN
+				UPDATE job_errors e SET retry_at = v_now WHERE e.job_id = p_id AND e.retry_at = v_ready.run_at;
+			ELSE
 				UPDATE jobs j SET run_at = v_now WHERE j.id = p_id AND j.day = v_ready.day;
 				IF v_job.order_key IS NOT NULL THEN
 					UPDATE ordered o SET ready_at = v_now WHERE o.job_id = p_id AND o.head;

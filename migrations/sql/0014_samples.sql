@@ -159,13 +159,18 @@ BEGIN
 	WITH walked AS MATERIALIZED (
 		SELECT x.capability, count(*) AS events, min(x.published_at) AS oldest, min(x.at) AS one
 		FROM (SELECT p.capability, p.published_at, p.ctid AS at FROM pending_events p ORDER BY p.available_at LIMIT p_bound) x GROUP BY x.capability
+	), put_off AS MATERIALIZED (
+		-- The walk may end before it comes to those that wait for another attempt.
+		SELECT x.capability, count(*) AS events, min(x.published_at) AS oldest, min(x.at) AS one
+		FROM (SELECT p.capability, p.published_at, p.ctid AS at FROM pending_events p WHERE p.available_at > p.published_at
+			ORDER BY p.published_at LIMIT p_bound) x GROUP BY x.capability
 	), sampled AS MATERIALIZED (
 		SELECT p.capability, round(count(*) * 100 / v_pending::numeric) AS events, min(p.published_at) AS oldest, min(p.ctid) AS one
 		FROM pending_events p TABLESAMPLE SYSTEM (v_pending)
 		WHERE (SELECT sum(w.events) FROM walked w) >= p_bound GROUP BY p.capability
 	), types AS (
 		SELECT x.capability, max(x.events) AS events, min(x.oldest) AS oldest, min(x.one) AS one
-		FROM (SELECT * FROM walked UNION ALL SELECT * FROM sampled) x GROUP BY x.capability
+		FROM (SELECT * FROM walked UNION ALL SELECT * FROM put_off UNION ALL SELECT * FROM sampled) x GROUP BY x.capability
 	)
 	SELECT jsonb_build_object(
 		'blocked', (SELECT count(*) FROM blocked_aggregates),
@@ -181,24 +186,28 @@ BEGIN
 END $$;
 
 -- Looks at the server: what keeps vacuum from removing dead rows, how many of
--- those there are, and how full the queue of notifications is. Of other roles'
--- sessions it sees what the role may see.
+-- those there are, and how full the queue of notifications is. Since when the
+-- sessions of other roles are in a transaction is for members of pg_read_all_stats to
+-- see; horizon_us is NULL where it would be about such a session alone.
 CREATE FUNCTION {schema}.sample_server() RETURNS jsonb
 LANGUAGE sql VOLATILE
 SET search_path = {schema}, pg_temp
 SET jit = off
 AS $$
 	WITH holders AS (
-		SELECT a.xact_start AS since, GREATEST(age(a.backend_xmin), age(a.backend_xid)) AS behind FROM pg_stat_activity a
-		WHERE a.pid <> pg_backend_pid() AND (a.datname = current_database() OR a.datname IS NULL) AND a.backend_type <> 'autovacuum worker'
+		SELECT a.xact_start AS since, GREATEST(age(a.backend_xmin), age(a.backend_xid)) AS behind, a.backend_type IS NULL AS hidden FROM pg_stat_activity a
+		WHERE a.pid <> pg_backend_pid() AND (a.datname = current_database() OR a.datname IS NULL)
+			AND a.backend_type IS DISTINCT FROM 'autovacuum worker' AND (a.backend_type IS NOT NULL OR a.usesysid IS NOT NULL)
 			AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
 		UNION ALL
-		SELECT p.prepared, age(p.transaction) FROM pg_prepared_xacts p WHERE p.database = current_database()
+		SELECT p.prepared, age(p.transaction), false FROM pg_prepared_xacts p WHERE p.database = current_database()
 		UNION ALL
-		SELECT NULL, age(s.xmin) FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
+		SELECT NULL, age(s.xmin), false FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
 	)
 	SELECT jsonb_build_object(
-		'horizon_us', (SELECT COALESCE((extract(epoch FROM max(clock_timestamp() - h.since)) * 1000000)::bigint, 0) FROM holders h),
+		'horizon_us', (
+			SELECT COALESCE((extract(epoch FROM max(clock_timestamp() - h.since)) * 1000000)::bigint, CASE WHEN NOT COALESCE(bool_or(h.hidden), false) THEN 0 END)
+			FROM holders h),
 		'horizon_transactions', (SELECT COALESCE(max(h.behind), 0) FROM holders h),
 		'notifications', pg_notification_queue_usage(),
 		'dead_rows', (

@@ -40,8 +40,8 @@ BEGIN
 END $$;
 
 -- What is shown of a payload. A version that nobody has declared is not shown at
--- all where another version of its kind has something to hide; nor is a kind that
--- no worker has registered, where any kind has.
+-- all, unless its kind has nothing to hide, as far as that is declared, and the
+-- version is none of later.
 CREATE FUNCTION {schema}.shown(p_event boolean, p_kind text, p_version integer, p_payload jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE
 SET search_path = {schema}, pg_temp
@@ -52,14 +52,10 @@ DECLARE
 BEGIN
 	SELECT r.paths INTO v_paths FROM redactions r WHERE r.event = p_event AND r.kind = p_kind AND r.version = p_version;
 	IF NOT FOUND THEN
-		IF EXISTS (SELECT FROM redactions r WHERE r.event = p_event AND r.kind = p_kind AND r.paths <> '[]')
-			OR (EXISTS (SELECT FROM redactions r WHERE r.paths <> '[]')
-				AND NOT EXISTS (SELECT FROM redactions r WHERE r.event = p_event AND r.kind = p_kind)
-				AND CASE WHEN p_event THEN NOT EXISTS (SELECT FROM event_types t WHERE t.type = p_kind)
-					ELSE NOT EXISTS (SELECT FROM kinds k WHERE k.kind = p_kind) END) THEN
-			RETURN '"[redacted]"';
+		IF (SELECT bool_and(r.paths = '[]') AND max(r.version) > p_version FROM redactions r WHERE r.event = p_event AND r.kind = p_kind) THEN
+			RETURN p_payload;
 		END IF;
-		RETURN p_payload;
+		RETURN '"[not declared]"';
 	END IF;
 	FOR v_path IN SELECT p.value FROM jsonb_array_elements(v_paths) p(value) LOOP
 		p_payload := masked(p_payload, v_path, 0);
@@ -91,4 +87,24 @@ BEGIN
 	END CASE;
 	payload := left(shown(p_table IN ('events', 'dead_events'), v_row.kind, v_row.version, v_row.payload)::text, p_most);
 	size := COALESCE(octet_length(v_row.payload::text), 0);
+END $$;
+
+-- What the caller may see of the keys in a row of jobs or archive, which are digests
+-- of a part of the payload: one that can be guessed is found by them.
+CREATE FUNCTION {schema}.shown_keys(p_table text, p_day integer, p_id uuid, OUT idempotency_key text, OUT order_key text)
+LANGUAGE plpgsql STABLE
+SET search_path = {schema}, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+	CASE
+		WHEN NOT has_column_privilege(p_table, 'idempotency_key', 'SELECT') OR NOT has_column_privilege(p_table, 'order_key', 'SELECT') THEN
+			RETURN;
+		WHEN p_table = 'jobs' THEN
+			SELECT encode(j.idempotency_key, 'hex'), encode(j.order_key, 'hex') INTO shown_keys.idempotency_key, shown_keys.order_key
+			FROM jobs j WHERE j.day = p_day AND j.id = p_id;
+		WHEN p_table = 'archive' THEN
+			SELECT encode(x.idempotency_key, 'hex'), encode(x.order_key, 'hex') INTO shown_keys.idempotency_key, shown_keys.order_key
+			FROM archive x WHERE x.day = p_day AND x.id = p_id;
+	END CASE;
 END $$;
