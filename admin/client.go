@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
 )
@@ -55,6 +56,33 @@ type Options struct {
 	// By is who asks, for the audit: a person's name, or that of a program.
 	// "unknown" where empty. The role of the database is written down besides.
 	By string
+	// Tables and Events are those of the program, where it has them, such as what the
+	// generated functions of these names return. What is to be hidden of their payloads
+	// is known then, also before a worker has declared it; of what nobody has declared
+	// nothing is shown. Their handlers are not called.
+	Tables []task.Table
+	Events []task.EventTable
+}
+
+// redactions are what the program's own tables say.
+func (o *Options) redactions() []store.Redaction {
+	all := []store.Redaction{}
+	add := func(event bool, kind string, redactions []dispatch.Redaction) {
+		for _, r := range redactions {
+			all = append(all, store.Redaction{Event: event, Kind: kind, Version: r.Version, Paths: json.RawMessage(r.Paths)})
+		}
+	}
+	for _, table := range o.Tables {
+		for _, row := range dispatch.Rows(table) {
+			add(false, row.Kind, row.Redactions)
+		}
+	}
+	for _, table := range o.Events {
+		for _, row := range dispatch.EventRows(table) {
+			add(true, row.Event, row.Redactions)
+		}
+	}
+	return all
 }
 
 // Client asks and changes things on behalf of an operator. It is safe for
@@ -70,7 +98,7 @@ type Client struct {
 // The role needs the right to read Pawl's tables, and to change what is changed.
 func New(pool *pgxpool.Pool, opts Options) *Client {
 	schema := cmp.Or(opts.Schema, store.DefaultSchema)
-	return &Client{pool: pool, store: store.NewOperator(pool, schema), schema: schema, by: cmp.Or(opts.By, "unknown")}
+	return &Client{pool: pool, store: store.NewOperator(pool, schema, opts.redactions()), schema: schema, by: cmp.Or(opts.By, "unknown")}
 }
 
 // Page says which part of a list is wanted, and what it may cost.

@@ -49,7 +49,7 @@ func TestFingerprints(t *testing.T) {
 
 func TestDeadGroups(t *testing.T) {
 	t.Parallel()
-	pool, c := open(t)
+	pool, c := openOwned(t)
 	k := mailed()
 	gone, broken := bury(t, pool, c, k, "gone", 7), bury(t, pool, c, k, "broken", 3)
 	groups, err := c.DeadGroups(t.Context(), admin.Page{})

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawlgo/pawl/internal/rights"
 	"github.com/pawlgo/pawl/internal/store"
 	pawlrt "github.com/pawlgo/pawl/runtime"
 )
@@ -49,7 +48,14 @@ const (
 	booksWithin = 600 * time.Millisecond
 	listenLimit = 5 * time.Second
 	deadFloor   = 100_000 // dead rows that no table is small enough to mind
+	// A session that has held back vacuum for so many transactions has done it for
+	// long at any rate.
+	hiddenWarn = 1_000_000
 )
+
+// seeSessions is what to do where the role may not see since when the sessions of
+// others are in a transaction.
+const seeSessions = "GRANT pg_monitor to this role, which shows it the sessions of all"
 
 // Doctor looks at what keeps a database of Pawl's from working well: the schema
 // and the versions, connections, rights, notifications, who holds back vacuum,
@@ -141,11 +147,16 @@ func (c *Client) checkServer(ctx context.Context) []Check {
 		return []Check{broken("server", err)}
 	}
 	server := Check{Name: "server", Finding: FindingOK, Text: fmt.Sprintf("PostgreSQL %d, %d of %d connections are in use", s.Version/10000, s.Sessions, s.Most)}
+	if s.Hidden { // a replica's session looks like that of a client
+		server.Text = fmt.Sprintf("PostgreSQL %d, at most %d of %d connections are in use", s.Version/10000, s.Sessions, s.Most)
+	}
 	switch {
 	case s.Version < 150000:
 		server.Finding, server.Do = FindingFail, "Pawl needs PostgreSQL 15 or newer"
 	case s.Recovery:
 		server.Finding, server.Do = FindingFail, "this is a standby, where nothing can be written: connect to the primary"
+	case s.Sessions*10 > s.Most*9 && s.Hidden:
+		server.Finding, server.Do = FindingUnknown, seeSessions
 	case s.Sessions*10 > s.Most*9:
 		server.Finding, server.Do = FindingWarn, "raise max_connections, or put a pooler between"
 	}
@@ -168,28 +179,6 @@ func (c *Client) checkServer(ctx context.Context) []Check {
 		days.Finding, days.Text, days.Do = FindingWarn, "there are none for tomorrow", "workers make them ahead: is one running?"
 	}
 	return []Check{server, notify, indexes, days}
-}
-
-func (c *Client) checkGrants(ctx context.Context) []Check {
-	var missing []store.MissingRow
-	if err := c.read(ctx, "look at rights", func(r *store.Reading) (err error) {
-		missing, err = r.Missing(ctx, rights.Worker)
-		return err
-	}); err != nil {
-		return []Check{broken("grants", err)}
-	}
-	if len(missing) == 0 {
-		return []Check{{Name: "grants", Finding: FindingOK, Text: "this role may do all that a worker does"}}
-	}
-	var names []string
-	for _, m := range missing[:min(len(missing), 5)] {
-		names = append(names, m.Right+" on "+m.Object)
-	}
-	text := "this role lacks " + strings.Join(names, ", ")
-	if more := len(missing) - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return []Check{{Name: "grants", Finding: FindingWarn, Text: text, Do: "taskctl grants --worker and this role, if workers are to run as it"}}
 }
 
 func (c *Client) checkListen(ctx context.Context) []Check {
@@ -225,7 +214,13 @@ func (c *Client) checkHolders(ctx context.Context) []Check {
 		return []Check{broken("vacuum horizon", err)}
 	}
 	checks := []Check{}
+	if hidden, ok := hiddenCheck(holders); ok {
+		checks = append(checks, hidden)
+	}
 	for _, h := range holders {
+		if h.Hidden {
+			continue
+		}
 		since := time.Duration(h.Since * float64(time.Second)).Round(time.Second)
 		check := Check{Name: "vacuum horizon", Finding: FindingWarn}
 		switch h.What {
@@ -267,6 +262,32 @@ func (c *Client) checkHolders(ctx context.Context) []Check {
 		checks = append(checks, Check{Name: "vacuum horizon", Finding: FindingOK, Text: text})
 	}
 	return checks
+}
+
+// hiddenCheck is about the sessions of others, of which the role may not see since
+// when they are in a transaction; ok is false where there is none.
+func hiddenCheck(holders []store.HolderRow) (check Check, ok bool) {
+	var (
+		n     int
+		worst store.HolderRow
+	)
+	for _, h := range holders {
+		if h.Hidden {
+			if n++; h.Age >= worst.Age {
+				worst = h
+			}
+		}
+	}
+	if n == 0 {
+		return check, false
+	}
+	check = Check{Name: "vacuum horizon", Finding: FindingUnknown, Do: seeSessions}
+	check.Text = fmt.Sprintf("%d sessions of others are in a transaction, and since when this role may not see; the one that holds back most, %s of %s (%s), keeps what %d transactions have left",
+		n, worst.Name, worst.Role, worst.App, worst.Age)
+	if worst.Age >= hiddenWarn {
+		check.Finding = FindingWarn
+	}
+	return check, true
 }
 
 func (c *Client) checkTables(ctx context.Context) []Check {

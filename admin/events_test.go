@@ -91,3 +91,29 @@ func TestEvents(t *testing.T) {
 	require.Len(t, audit.Entries, 1)
 	require.Equal(t, "skip event", audit.Entries[0].Verb)
 }
+
+// The oldest event is the one that was published first, also while it waits for
+// another attempt and others are to be projected before it.
+func TestOldestEventWaitsForARetry(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	event := &taskimpl.Event[args]{
+		Name: "trip.completed", Aggregate: "trip", Version: 1, Policy: taskimpl.Policy{Attempts: 3, Base: time.Hour, Max: time.Hour, Unknown: 3, Timeout: time.Minute},
+		Capabilities: []taskimpl.Capability{{Version: 1, ID: 5}},
+	}
+	for _, aggregate := range []string{"7", "8", "9"} {
+		_, err := taskimpl.Publish(t.Context(), task.Autocommit(pool), event, aggregate, args{}, nil)
+		require.NoError(t, err)
+	}
+	oldest := func() time.Duration {
+		t.Helper()
+		status, err := c.Status(t.Context())
+		require.NoError(t, err)
+		return status.OldestEvent
+	}
+	require.Less(t, oldest(), 50*time.Minute)
+	exec(t, pool, `UPDATE pawl.pending_events SET published_at = published_at - interval '1 hour', available_at = available_at + interval '10 minutes'
+		WHERE seq = (SELECT max(seq) FROM pawl.pending_events)`)
+	require.Greater(t, oldest(), 50*time.Minute)
+	require.Less(t, oldest(), 70*time.Minute)
+}

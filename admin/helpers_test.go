@@ -73,11 +73,23 @@ func obey(ctx context.Context, job *task.Job[args]) error {
 	return nil
 }
 
-// open returns a migrated database and a client for it.
+// open returns a migrated database and an operator's client for it, so that what is
+// tested works with the rights of those whom it is for.
 func open(t *testing.T, opts ...testdb.Option) (*pgxpool.Pool, *admin.Client) {
 	t.Helper()
 	pool := testdb.Migrated(t, opts...)
-	return pool, admin.New(pool, admin.Options{By: "alice"})
+	return pool, admin.New(testdb.As(t, pool, testdb.Operator), admin.Options{By: "alice"})
+}
+
+// openOwned is open for a client that may read payloads, and knows some kinds.
+func openOwned(t *testing.T, kinds ...*taskimpl.Kind[args]) (*pgxpool.Pool, *admin.Client) {
+	t.Helper()
+	pool := testdb.Migrated(t)
+	options := admin.Options{By: "alice"}
+	for _, k := range kinds {
+		options.Tables = append(options.Tables, taskimpl.Table(taskimpl.Row(k, obey)))
+	}
+	return pool, admin.New(pool, options)
 }
 
 // work runs a worker until the test ends, or until the returned function stops it.

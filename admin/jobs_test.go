@@ -71,7 +71,14 @@ func TestJobsOfEachState(t *testing.T) {
 		exec(t, pool, `DELETE FROM pawl.ready WHERE id = $1`, quarantined)
 		exec(t, pool, `INSERT INTO pawl.quarantine VALUES ($1, 1, 'mail', 0, clock_timestamp(), 'a test')`, quarantined)
 		want[admin.StateQuarantined] = append(want[admin.StateQuarantined], quarantined)
+		lost := put(t, pool, k, args{})
+		exec(t, pool, `DELETE FROM pawl.ready WHERE id = $1`, lost)
+		want[admin.StateLost] = append(want[admin.StateLost], lost)
 	}
+	// It waits, and not for a time that its history knows.
+	moved := put(t, pool, k, args{}, task.In(time.Hour))
+	exec(t, pool, `UPDATE pawl.ready SET run_at = clock_timestamp() WHERE id = $1`, moved)
+	want[task.StatePending] = append(want[task.StatePending], moved)
 	put(t, pool, ordered, args{Org: "a"})
 	for range 5 {
 		want[task.StateBlocked] = append(want[task.StateBlocked], put(t, pool, ordered, args{Org: "a"}))
@@ -86,6 +93,13 @@ func TestJobsOfEachState(t *testing.T) {
 		}
 		require.ElementsMatch(t, want[state], ids, "%s", state)
 		all += len(ids)
+		list, err := c.Jobs(t.Context(), admin.JobFilter{State: state}, admin.Page{})
+		require.NoError(t, err)
+		for _, j := range list.Jobs {
+			if slices.Contains(want[state], j.ID) {
+				require.Equal(t, state, j.State)
+			}
+		}
 		for _, id := range ids {
 			job, err := c.Job(t.Context(), id)
 			require.NoError(t, err)
@@ -109,7 +123,7 @@ func TestJobsOfEachState(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, queues, 1)
 	require.EqualValues(t, 5, queues[0].Leased)
-	require.EqualValues(t, 10, queues[0].Due.N) // stranded ones too
+	require.EqualValues(t, 11, queues[0].Due.N) // stranded ones too
 	require.EqualValues(t, 10, queues[0].Later.N)
 	require.EqualValues(t, 6, queues[0].Blocked.N)
 	require.False(t, queues[0].PausedAt.IsZero())
@@ -154,7 +168,7 @@ func TestJobsAfterSuspects(t *testing.T) {
 
 func TestJobsOfFilters(t *testing.T) {
 	t.Parallel()
-	pool, c := open(t)
+	pool, c := openOwned(t)
 	mail, fax := mailed(), kind("send_fax", "fax")
 	var mails, faxes []uuid.UUID
 	for i := range 30 {
@@ -210,8 +224,8 @@ func TestJobsOfFilters(t *testing.T) {
 
 func TestJobDetail(t *testing.T) {
 	t.Parallel()
-	pool, c := open(t)
 	k := mailed()
+	pool, c := openOwned(t, k)
 	_, err := c.Job(t.Context(), uuid.New())
 	require.ErrorIs(t, err, task.ErrNoJob)
 	long := put(t, pool, k, args{Mode: strings.Repeat("x", 5000), Org: "acme"})
@@ -299,6 +313,32 @@ func TestRunJobNow(t *testing.T) {
 	require.Equal(t, "impatience", first0.Reason)
 	require.EqualValues(t, 1, first0.Things)
 	require.JSONEq(t, fmt.Sprintf(`{"job": %q}`, future), first0.Target)
+}
+
+// A job in the backoff after a failure is shown with its new time, and as what it is,
+// wherever one looks.
+func TestRunJobNowInLists(t *testing.T) {
+	t.Parallel()
+	pool, c := open(t)
+	k := mailed(func(k *taskimpl.Kind[args]) { k.Policy.Base, k.Policy.Max = time.Hour, time.Hour })
+	id := put(t, pool, k, args{Mode: "retry"})
+	stop := work(t, pool, k, obey)
+	before := reach(t, c, id, task.StateRetrying)
+	stop()
+	_, err := c.RunJobNow(t.Context(), id, "")
+	require.NoError(t, err)
+	job, err := c.Job(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, job.RunAt, job.Errors[0].RetryAt)
+	require.True(t, job.RunAt.Before(before.RunAt))
+	for _, f := range []admin.JobFilter{{}, {State: task.StateRetrying}, {ErrorCode: "transient"}} {
+		list, err := c.Jobs(t.Context(), f, admin.Page{})
+		require.NoError(t, err)
+		require.Len(t, list.Jobs, 1, "%+v", f)
+		require.Equal(t, task.StateRetrying, list.Jobs[0].State, "%+v", f)
+		require.Equal(t, job.RunAt, list.Jobs[0].RunAt, "%+v", f)
+	}
+	require.Equal(t, "retrying", query[string](t, pool, `SELECT status FROM pawl.job_status`))
 }
 
 // A job that is due already is not changed, which leaves no row in the audit.

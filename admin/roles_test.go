@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,11 +19,18 @@ import (
 // operators do, with a row of the audit each, and sees no more.
 func TestViewersAndOperators(t *testing.T) {
 	t.Parallel()
-	pool, owner := open(t)
+	pool, owner := openOwned(t)
 	k := mailed()
 	work(t, pool, k, obey)
 	dead := put(t, pool, k, args{N: 1, Mode: "gone"})
 	late := put(t, pool, k, args{N: 2}, task.In(time.Hour))
+	keyed := put(t, pool, kind("bill", "bills", func(k *taskimpl.Kind[args]) {
+		k.Order = []string{"org"}
+		k.Key, k.Keep = func(a *args) []any { return []any{a.N} }, time.Hour
+	}), args{N: 4})
+	detail, err := owner.Job(t.Context(), keyed)
+	require.NoError(t, err)
+	require.NotEmpty(t, detail.OrderKey)
 	later := put(t, pool, k, args{N: 3}, task.In(2*time.Hour))
 	testdb.Eventually(t, soon, "the letter", func() bool {
 		list, err := owner.Jobs(t.Context(), admin.JobFilter{State: task.StateDead}, admin.Page{})
@@ -45,17 +53,50 @@ func TestViewersAndOperators(t *testing.T) {
 				require.Equal(t, "[not granted]", j.Args)
 			}
 		}
-		_, err := c.Jobs(t.Context(), admin.JobFilter{Args: []admin.ArgFilter{{Path: []string{"n"}, Value: []byte("1")}}}, admin.Page{})
-		refused(err)
+		ofN := []admin.ArgFilter{{Path: []string{"n"}, Value: []byte("1")}}
+		_, err := c.Jobs(t.Context(), admin.JobFilter{Args: ofN}, admin.Page{})
+		require.ErrorIs(t, err, admin.ErrNoPayloads)
+		_, err = c.Dead(t.Context(), admin.DeadFilter{Args: ofN}, admin.Page{})
+		require.ErrorIs(t, err, admin.ErrNoPayloads)
+		_, err = c.PurgeDead(t.Context(), admin.DeadFilter{Args: ofN}, "", nil)
+		require.ErrorIs(t, err, admin.ErrNoPayloads)
 		detail, err := c.Job(t.Context(), dead)
 		require.NoError(t, err)
 		require.NotEmpty(t, detail.Errors)
+		detail, err = c.Job(t.Context(), keyed)
+		require.NoError(t, err)
+		require.Empty(t, detail.Key+detail.OrderKey)
+		versions, err := c.Verify(t.Context())
+		require.NoError(t, err)
+		require.True(t, versions.Unread)
+		require.NotEmpty(t, versions.Versions)
+		require.Zero(t, versions.Versions[0].Checked)
+		checks, err := c.Doctor(t.Context(), admin.DoctorOptions{Full: true})
+		require.NoError(t, err)
+		i := slices.IndexFunc(checks, func(x admin.Check) bool { return x.Name == "books" })
+		require.Equal(t, admin.FindingOK, checks[i].Finding, checks[i].Text)
+		for _, list := range []func() error{
+			func() error { _, err := c.Workers(t.Context()); return err },
+			func() error { _, err := c.Queues(t.Context()); return err },
+			func() error { _, err := c.Schedules(t.Context()); return err },
+			func() error { _, err := c.Events(t.Context(), admin.EventFilter{}, admin.Page{}); return err },
+			func() error { _, err := c.DeadGroups(t.Context(), admin.Page{}); return err },
+			func() error { _, err := c.Redrives(t.Context(), 10); return err },
+			func() error {
+				_, err := c.TouchDead(t.Context(), admin.DeadFilter{All: true}, admin.Page{})
+				return err
+			},
+			func() error { _, err := c.Audit(t.Context(), admin.Page{}); return err },
+			func() error { _, err := c.Migrations(t.Context()); return err },
+		} {
+			require.NoError(t, list())
+		}
 		_, err = c.Why(t.Context(), late)
 		require.NoError(t, err)
 		_, err = c.Status(t.Context())
 		require.NoError(t, err)
 	}
-	_, err := viewer.CancelJob(t.Context(), late, "no")
+	_, err = viewer.CancelJob(t.Context(), late, "no")
 	refused(err)
 	state, err := operator.CancelJob(t.Context(), late, "it is wrong")
 	require.NoError(t, err)
@@ -65,33 +106,42 @@ func TestViewersAndOperators(t *testing.T) {
 	require.Equal(t, 2, query[int](t, pool, `SELECT count(*) FROM `+`pawl.audit WHERE made_by = 'o' AND role = '`+testdb.Operator+`'`))
 }
 
-// What is tagged is not shown, and what is not known to have nothing to hide is not
-// either where something may be hidden.
+// What is tagged is not shown, and what nobody has declared is not either.
 func TestRedaction(t *testing.T) {
 	t.Parallel()
-	pool, c := open(t)
+	pool, c := openOwned(t)
 	shows := func(k *taskimpl.Kind[args], a args, want string) {
 		t.Helper()
 		job, err := c.Job(t.Context(), put(t, pool, k, a, task.In(time.Hour)))
 		require.NoError(t, err)
 		require.Equal(t, want, job.Args)
 	}
-	open := mailed()
-	shows(open, args{N: 1}, `{"n": 1}`)
+	version := func(n int) func(*taskimpl.Kind[args]) {
+		return func(k *taskimpl.Kind[args]) {
+			k.Version, k.Capabilities = n, []taskimpl.Capability{{Version: n, ID: 98 + uint64(n)}}
+		}
+	}
+	open := mailed(version(2))
 	secret := kind("secret", "secrets", func(k *taskimpl.Kind[args]) { k.Redact = `[["mode"]]` })
-	shows(secret, args{N: 1, Mode: "pin"}, `{"n": 1, "mode": "pin"}`) // nobody has said so yet
+	shows(open, args{N: 1}, `"[not declared]"`)
+	shows(secret, args{N: 1, Mode: "pin"}, `"[not declared]"`)
 	work(t, pool, secret, obey)
 	testdb.Eventually(t, soon, "the worker to say so", func() bool { return query[int](t, pool, `SELECT count(*) FROM pawl.kinds`) == 1 })
 	shows(secret, args{N: 1, Mode: "pin"}, `{"n": 1, "mode": "[redacted]"}`)
 	shows(secret, args{N: 1}, `{"n": 1}`)
-	shows(open, args{N: 1}, `"[redacted]"`)
+	shows(open, args{N: 1}, `"[not declared]"`)
 	work(t, pool, open, obey)
 	testdb.Eventually(t, soon, "the worker to register", func() bool { return query[int](t, pool, `SELECT count(*) FROM pawl.kinds`) == 2 })
 	shows(open, args{N: 1}, `{"n": 1}`)
-	next := kind("secret", "secrets", func(k *taskimpl.Kind[args]) {
-		k.Version, k.Capabilities = 2, []taskimpl.Capability{{Version: 2, ID: 99}}
-	})
-	shows(next, args{N: 1, Mode: "pin"}, `"[redacted]"`)
+	shows(mailed(), args{N: 1}, `{"n": 1}`) // an earlier version of what hides nothing
+	shows(mailed(version(3)), args{N: 1}, `"[not declared]"`)
+	shows(kind("secret", "secrets", version(2)), args{N: 1, Mode: "pin"}, `"[not declared]"`)
+
+	// A program that has the declarations itself.
+	next := mailed(version(3))
+	next.Redact = `[["mode"]]`
+	c = admin.New(pool, admin.Options{Tables: []task.Table{taskimpl.Table(taskimpl.Row(next, obey))}})
+	shows(next, args{N: 1, Mode: "pin"}, `{"n": 1, "mode": "[redacted]"}`)
 }
 
 // The paths lead through arrays, objects and what is not made as they say.

@@ -83,7 +83,7 @@ func TestNobodyElseReadsPayloads(t *testing.T) {
 	var readers []string
 	require.NoError(t, pool.QueryRow(t.Context(), `
 		SELECT array_agg(DISTINCT r.role ORDER BY r.role) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid, unnest($1::text[]) r(role)
-		WHERE c.relnamespace = 'pawl'::regnamespace AND a.attname IN ('args', 'payload', 'args_digest') AND c.relkind <> 'i'
+		WHERE c.relnamespace = 'pawl'::regnamespace AND a.attname IN ('args', 'payload', 'args_digest', 'idempotency_key', 'key', 'order_key') AND c.relkind <> 'i'
 			AND has_column_privilege(r.role, c.oid, a.attnum, 'SELECT')`,
 		[]string{testdb.Worker, testdb.Producer, testdb.Viewer, testdb.Operator}).Scan(&readers))
 	require.Equal(t, []string{testdb.Worker}, readers)

@@ -203,7 +203,11 @@ var instruments = []instrument{
 	{name: "pawl.outbox.blocked", unit: "{aggregate}", kind: gauge, reach: ofDatabase,
 		text: "Aggregates that a dead event holds up.", read: whole(func(d *DatabaseStats) float64 { return float64(d.BlockedAggregates) })},
 	{name: "pawl.database.horizon.age", unit: "s", kind: gauge, reach: ofDatabase,
-		text: "Since when the oldest transaction runs that keeps vacuum from removing dead rows, of those that the worker's role may see.", read: whole(func(d *DatabaseStats) float64 { return d.Horizon.Seconds() })},
+		text: "Since when the oldest transaction runs that keeps vacuum from removing dead rows, of those that the worker's role may see; no value where it sees that there are others, and not since when.", read: func(_ *metrics, s *Stats, emit emit) {
+			if s.Database.Sampled && !s.Database.HorizonHidden {
+				emit(s.Database.Horizon.Seconds())
+			}
+		}},
 	{name: "pawl.database.horizon.transactions", unit: "{transaction}", kind: gauge, reach: ofDatabase,
 		text: "Transactions that have begun since what holds back vacuum most: a session, a prepared transaction, a replication slot.", read: whole(func(d *DatabaseStats) float64 { return float64(d.HorizonTransactions) })},
 	{name: "pawl.database.dead_rows", unit: "{row}", kind: gauge, reach: ofDatabase, labels: []string{labelTable},

@@ -29,9 +29,12 @@ type DatabaseStats struct {
 
 	// Horizon is since when the oldest transaction runs that keeps vacuum from
 	// removing dead rows, of those that the worker's role may see, and
-	// HorizonTransactions how many have begun since what holds it back most.
+	// HorizonTransactions how many have begun since what holds it back most. Where
+	// only sessions do that whose beginning the role may not see, HorizonHidden is
+	// set, Horizon is zero, and the metric has no value: GRANT pg_monitor.
 	Horizon             time.Duration
 	HorizonTransactions int64
+	HorizonHidden       bool
 	DeadRows            map[string]int64 // by hot table, as the server's statistics have them
 	Notifications       float64          // the part of the server's queue of them that is full, up to 1
 }
@@ -127,8 +130,11 @@ func statsOf(x *store.Sample) DatabaseStats {
 	d := DatabaseStats{
 		Sampled: true, Age: x.Age, BlockedAggregates: x.Outbox.Blocked,
 		Queues: make(map[string]DepthStats, len(x.Queues)), Events: make(map[string]EventLag, len(x.Outbox.Events)),
-		Horizon: x.Server.Horizon.Duration(), HorizonTransactions: x.Server.HorizonTransactions,
+		HorizonTransactions: x.Server.HorizonTransactions, HorizonHidden: x.Server.Horizon == nil,
 		DeadRows: x.Server.DeadRows, Notifications: x.Server.Notifications,
+	}
+	if x.Server.Horizon != nil {
+		d.Horizon = x.Server.Horizon.Duration()
 	}
 	for _, q := range x.Queues {
 		d.Queues[q.Queue] = DepthStats{

@@ -6,7 +6,10 @@
 // [migrations.Grants]: https://pkg.go.dev/github.com/pawlgo/pawl/migrations#Grants
 package rights
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Role is a part that a role of the database plays.
 type Role int
@@ -30,6 +33,10 @@ const (
 	Sequence
 )
 
+// Schema is the class of what a role holds of the schema itself. No row is about it:
+// who plays any part has USAGE, and no other.
+const Schema Class = -1
+
 // Object is a row: an object of the schema, and for each role the privileges that
 // it has, as GRANT spells them; empty for none.
 type Object struct {
@@ -41,14 +48,37 @@ type Object struct {
 // To returns the privileges of a role.
 func (o *Object) To(r Role) string { return o.Roles[r] }
 
-// Privileges returns those of a role on the whole object, one by one. Those on some
-// columns of it are not among them.
-func (o *Object) Privileges(r Role) []string {
-	if o.To(r) == none || strings.Contains(o.To(r), "(") {
+// Rights returns the privileges of a role one by one, those on single columns as in
+// SELECT (id).
+func (o *Object) Rights(r Role) []string {
+	if o.To(r) == none {
 		return nil
 	}
-	return strings.Split(o.To(r), ", ")
+	privilege, columns, some := strings.Cut(strings.TrimSuffix(o.To(r), ")"), " (")
+	all := strings.Split(columns, ", ")
+	if !some {
+		return strings.Split(privilege, ", ")
+	}
+	for i, c := range all {
+		all[i] = privilege + " (" + c + ")"
+	}
+	return all
 }
+
+// Covers says whether a right is among others, in which one on the whole object
+// stands for those on its columns.
+func Covers(all []string, right string) bool {
+	privilege, _, _ := strings.Cut(right, " (")
+	return slices.Contains(all, right) || slices.Contains(all, privilege)
+}
+
+// String is what the one who plays the part is called.
+func (r Role) String() string {
+	return [roles]string{"worker", "producer", "viewer", "operator"}[r]
+}
+
+// Parts returns the roles. One that comes before another may have what that has.
+func Parts() []Role { return []Role{Worker, Producer, Operator, Viewer} }
 
 const (
 	read = "SELECT"

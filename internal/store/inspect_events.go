@@ -142,13 +142,13 @@ func (r *Reading) Events(ctx context.Context, ids []uuid.UUID, payloadMax int) (
 				SELECT e.seq, e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.capability, e.occurred_at, e.published_at, e.day,
 					NULL, NULL, NULL, NULL
 				FROM `+s+`.events e WHERE e.id = u.id) e LIMIT 1) e
-		CROSS JOIN LATERAL `+s+`.shown_payload(CASE WHEN e.died_at IS NOT NULL THEN 'dead_events' ELSE 'events' END, e.day, u.id, $2::integer) shown
+		CROSS JOIN LATERAL `+s+`.shown_payload(CASE WHEN e.died_at IS NOT NULL THEN 'dead_events' ELSE 'events' END, e.day, u.id, $2::integer, $3::text::jsonb) shown
 		LEFT JOIN LATERAL (SELECT o.* FROM `+s+`.event_outcomes o WHERE o.event_id = u.id LIMIT 1) o ON true
 		LEFT JOIN LATERAL (SELECT p.* FROM `+s+`.pending_events p
 			WHERE p.aggregate = `+s+`.aggregate_of(e.aggregate_type, e.aggregate_id) AND p.seq = e.seq) p ON true
 		LEFT JOIN `+s+`.blocked_aggregates b ON b.aggregate = p.aggregate
 		LEFT JOIN LATERAL (SELECT x.* FROM `+s+`.event_errors x WHERE x.event_id = u.id ORDER BY x.at DESC, x.attempt DESC LIMIT 1) x ON true
-		ORDER BY u.n`, texts, payloadMax)
+		ORDER BY u.n`, texts, payloadMax, r.known)
 }
 
 // EventErrors returns the latest failed attempts at an event, oldest first.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -13,75 +12,81 @@ import (
 
 // HolderRow is something that keeps vacuum from removing what is dead.
 type HolderRow struct {
-	What  string  `json:"what"` // session, slot, prepared or standby
-	Name  string  `json:"name"` // the pid, or the name
-	Role  string  `json:"role"`
-	App   string  `json:"app"`
-	State string  `json:"state"`
-	Age   int64   `json:"age"`   // in transactions
-	Since float64 `json:"since"` // seconds; zero where that is not known
+	What   string  `json:"what"` // session, slot, prepared or standby
+	Name   string  `json:"name"` // the pid, or the name
+	Role   string  `json:"role"`
+	App    string  `json:"app"`
+	State  string  `json:"state"`
+	Age    int64   `json:"age"`    // in transactions
+	Since  float64 `json:"since"`  // seconds; zero where that is not known
+	Hidden bool    `json:"hidden"` // a session whose state and beginning this role may not see
 }
 
 // Holders returns what holds back vacuum, what holds back most first. The
-// question itself is left out.
+// question itself is left out. Of a session that the role may not look into, the server
+// tells who it is and its transactions, and nothing else; a user it has, unlike
+// processes of the server's own.
 func (r *Reading) Holders(ctx context.Context) ([]HolderRow, error) {
 	return documents[HolderRow](ctx, r.tx, `SELECT to_jsonb(x)::text FROM (
 		SELECT 'session' AS what, a.pid::text AS name, COALESCE(a.usename, '') AS role, COALESCE(a.application_name, '') AS app, COALESCE(a.state, '') AS state,
-			GREATEST(age(a.backend_xmin), age(a.backend_xid), 0)::bigint AS age, COALESCE(extract(epoch FROM clock_timestamp() - a.xact_start), 0) AS since
+			GREATEST(age(a.backend_xmin), age(a.backend_xid), 0)::bigint AS age, COALESCE(extract(epoch FROM clock_timestamp() - a.xact_start), 0) AS since,
+			a.backend_type IS NULL AS hidden
 		FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
-			AND a.backend_type = 'client backend'
+			AND COALESCE(a.backend_type, 'client backend') = 'client backend' AND a.usesysid IS NOT NULL
 		UNION ALL
 		SELECT 'slot', s.slot_name::text, '', COALESCE(s.plugin::text, s.slot_type), CASE WHEN s.active THEN 'active' ELSE 'inactive' END,
-			GREATEST(age(s.xmin), 0)::bigint, 0
+			GREATEST(age(s.xmin), 0)::bigint, 0, false
 		FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
 		UNION ALL
-		SELECT 'prepared', p.gid, p.owner::text, '', '', age(p.transaction)::bigint, extract(epoch FROM clock_timestamp() - p.prepared)
+		SELECT 'prepared', p.gid, p.owner::text, '', '', age(p.transaction)::bigint, extract(epoch FROM clock_timestamp() - p.prepared), false
 		FROM pg_prepared_xacts p WHERE p.database = current_database()
 		UNION ALL
 		SELECT 'standby', COALESCE(NULLIF(s.application_name, ''), s.pid::text), COALESCE(s.usename, ''), COALESCE(s.client_addr::text, ''), COALESCE(s.state, ''),
-			age(s.backend_xmin)::bigint, 0
+			age(s.backend_xmin)::bigint, 0, false
 		FROM pg_stat_replication s WHERE s.backend_xmin IS NOT NULL) x ORDER BY x.since DESC, x.age DESC`)
 }
 
-// MissingRow is a right that the role lacks.
-type MissingRow struct {
-	Object string `json:"object"`
-	Right  string `json:"right"`
+// RightsRow is what the role of the connection may do with an object of the schema,
+// or with the schema.
+type RightsRow struct {
+	Class  rights.Class `json:"class"`
+	Name   string       `json:"name"`
+	Owned  bool         `json:"owned"` // by the role, or by one that it may act as
+	Rights []string     `json:"rights"`
 }
 
-// Missing returns those rights of a part that the role of the connection lacks, on
-// what there is in the schema.
-func (r *Reading) Missing(ctx context.Context, part rights.Role) ([]MissingRow, error) {
-	type wanted struct {
-		Object string `json:"object"`
-		Class  int    `json:"class"`
-		Right  string `json:"right"`
+// Rights returns the name of the connection's role and what that may do with the
+// schema and each object in it, however it has come by that.
+func (r *Reading) Rights(ctx context.Context) (role string, all []RightsRow, err error) {
+	if err := r.tx.QueryRow(ctx, `SELECT current_user::text`).Scan(&role); err != nil {
+		return "", nil, err
 	}
-	var all []wanted
-	for _, o := range rights.Objects() {
-		for _, right := range o.Privileges(part) {
-			all = append(all, wanted{o.Name, int(o.Class), right})
-		}
-	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		return nil, err
-	}
-	return documents[MissingRow](ctx, r.tx, `
-		WITH home AS (
-			SELECT n.oid FROM pg_namespace n WHERE n.oid = to_regnamespace($1::text)
-		), wanted AS (
-			SELECT w.*, h.oid AS home FROM home h, jsonb_to_recordset($2::text::jsonb) w(object text, class integer, "right" text)
+	class := func(c rights.Class) string { return strconv.Itoa(int(c)) }
+	all, err = documents[RightsRow](ctx, r.tx, `
+		WITH home AS MATERIALIZED (
+			SELECT n.oid, n.nspowner FROM pg_namespace n WHERE n.oid = to_regnamespace($1::text)
 		)
-		SELECT to_jsonb(x)::text FROM (
-			SELECT 'schema ' || $1::text AS object, 'USAGE' AS "right" FROM home h WHERE NOT has_schema_privilege(h.oid, 'USAGE')
+		SELECT jsonb_build_object('class', `+class(rights.Schema)+`, 'name', $1::text, 'owned', pg_has_role(h.nspowner, 'USAGE'), 'rights', ARRAY(
+			SELECT p FROM unnest('{USAGE,CREATE}'::text[]) p WHERE has_schema_privilege(h.oid, p)))::text
+		FROM home h
+		UNION ALL
+		SELECT jsonb_build_object('class', `+class(rights.Table)+`, 'name', c.relname, 'owned', pg_has_role(c.relowner, 'USAGE'), 'rights', ARRAY(
+			SELECT p FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]
+				|| CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN '{MAINTAIN}' ELSE '{}' END::text[]) p WHERE has_table_privilege(c.oid, p)
 			UNION ALL
-			SELECT w.object, w."right" FROM wanted w JOIN pg_class c ON c.relnamespace = w.home AND c.relname = w.object
-			WHERE w.class = `+strconv.Itoa(int(rights.Table))+` AND NOT has_table_privilege(c.oid, w."right")
-			UNION ALL
-			SELECT w.object || '()', w."right" FROM wanted w JOIN pg_proc f ON f.pronamespace = w.home AND f.proname = w.object
-			WHERE w.class = `+strconv.Itoa(int(rights.Function))+` AND NOT has_function_privilege(f.oid, w."right")) x
-		ORDER BY x.object, x."right"`, r.schema, string(text))
+			SELECT p || ' (' || a.attname || ')' FROM pg_attribute a CROSS JOIN unnest('{SELECT,INSERT,UPDATE,REFERENCES}'::text[]) p
+			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+				AND has_column_privilege(c.oid, a.attnum, p) AND NOT has_table_privilege(c.oid, p)))::text
+		FROM home h JOIN pg_class c ON c.relnamespace = h.oid WHERE c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+		UNION ALL
+		SELECT jsonb_build_object('class', `+class(rights.Sequence)+`, 'name', c.relname, 'owned', pg_has_role(c.relowner, 'USAGE'), 'rights', ARRAY(
+			SELECT p FROM unnest('{USAGE,SELECT,UPDATE}'::text[]) p WHERE has_sequence_privilege(c.oid, p)))::text
+		FROM home h JOIN pg_class c ON c.relnamespace = h.oid WHERE c.relkind = 'S'
+		UNION ALL
+		SELECT jsonb_build_object('class', `+class(rights.Function)+`, 'name', f.proname, 'owned', bool_and(pg_has_role(f.proowner, 'USAGE')), 'rights',
+			CASE WHEN bool_and(has_function_privilege(f.oid, 'EXECUTE')) THEN ARRAY['EXECUTE'] ELSE '{}' END)::text
+		FROM home h JOIN pg_proc f ON f.pronamespace = h.oid GROUP BY f.proname`, r.schema)
+	return role, all, err
 }
 
 // TableRow is the state of a table that changes all the time.
@@ -102,7 +107,8 @@ type ServerRow struct {
 	QueueUsage float64   `json:"queue_usage"` // of notifications, 0 to 1
 	Autovacuum bool      `json:"autovacuum"`
 	Tracking   bool      `json:"tracking"`
-	Sessions   int       `json:"sessions"`
+	Sessions   int       `json:"sessions"` // of clients; with Hidden, at most so many
+	Hidden     bool      `json:"hidden"`   // what some sessions are, this role may not see
 	Most       int       `json:"most"`
 	Invalid    []string  `json:"invalid"` // indexes
 	Ahead      int       `json:"ahead"`   // days after today whose partitions are there
@@ -115,7 +121,8 @@ func (r *Reading) Server(ctx context.Context) (ServerRow, error) {
 		WITH today AS (SELECT `+r.schema+`.day_of(clock_timestamp()) AS day)
 		SELECT jsonb_build_object('now', clock_timestamp(), 'version', current_setting('server_version_num')::integer, 'recovery', pg_is_in_recovery(),
 			'queue_usage', pg_notification_queue_usage(), 'autovacuum', current_setting('autovacuum')::boolean, 'tracking', current_setting('track_counts')::boolean,
-			'sessions', (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'), 'most', current_setting('max_connections')::integer,
+			'sessions', (SELECT count(*) FROM pg_stat_activity a WHERE COALESCE(a.backend_type, 'client backend') = 'client backend' AND a.usesysid IS NOT NULL),
+			'hidden', EXISTS (SELECT FROM pg_stat_activity a WHERE a.backend_type IS NULL AND a.usesysid IS NOT NULL), 'most', current_setting('max_connections')::integer,
 			'invalid', (SELECT COALESCE(jsonb_agg(c.relname ORDER BY c.relname), '[]') FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 				WHERE c.relnamespace = to_regnamespace($1::text) AND NOT (i.indisvalid AND i.indisready)),
 			'today', to_regclass($1::text || '.jobs_d' || t.day) IS NOT NULL,

@@ -430,7 +430,7 @@ func (r *Reading) Jobs(ctx context.Context, places []Place, argsMax int, search 
 		LEFT JOIN LATERAL (
 			SELECT d.job_id, d.kind, d.queue, d.version, d.capability, d.priority, d.organization_id, d.enqueued_at, d.attempts, d.max_attempts, d.code, d.summary, d.died_at
 			FROM `+s+`.dead_letters d WHERE d.job_id = a.id) d ON true
-		LEFT JOIN LATERAL `+s+`.shown_payload(CASE WHEN j.archived THEN 'archive' WHEN j.id IS NOT NULL THEN 'jobs' ELSE 'dead_letters' END, j.day, a.id, $2::integer) shown
+		LEFT JOIN LATERAL `+s+`.shown_payload(CASE WHEN j.archived THEN 'archive' WHEN j.id IS NOT NULL THEN 'jobs' ELSE 'dead_letters' END, j.day, a.id, $2::integer, $5::text::jsonb) shown
 			ON COALESCE(j.id, d.job_id) IS NOT NULL
 		LEFT JOIN LATERAL `+s+`.shown_keys(CASE WHEN j.archived THEN 'archive' ELSE 'jobs' END, j.day, a.id) keys ON j.id IS NOT NULL
 		LEFT JOIN LATERAL (SELECT o.* FROM `+s+`.outcomes o WHERE o.job_id = a.id LIMIT 1) o ON true
@@ -448,7 +448,7 @@ func (r *Reading) Jobs(ctx context.Context, places []Place, argsMax int, search 
 				SELECT r.* FROM `+s+`.ready r WHERE $3::text = 'walk' AND r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = a.id) r LIMIT 1
 		) r ON o.job_id IS NULL AND l.id IS NULL AND q.job_id IS NULL AND NOT j.archived AND b.head IS DISTINCT FROM false
 		WHERE COALESCE(j.id, d.job_id, o.job_id, q.job_id, l.id) IS NOT NULL
-		ORDER BY a.n`, ids, argsMax, string(search), times)
+		ORDER BY a.n`, ids, argsMax, string(search), times, r.known)
 }
 
 // Waiting returns those of some jobs that wait in ready, at whatever time. It reads all

@@ -22,17 +22,24 @@ type Operator struct {
 	pool   *pgxpool.Pool
 	name   string
 	schema string // quoted
+	known  string // a JSON array of redactions
 }
 
-// NewOperator makes an operator of a schema. It does not connect.
-func NewOperator(pool *pgxpool.Pool, schema string) *Operator {
-	return &Operator{pool: pool, name: schema, schema: quote(schema)}
+// NewOperator makes an operator of a schema, who knows of redactions besides those
+// that workers have registered. It does not connect.
+func NewOperator(pool *pgxpool.Pool, schema string, known []Redaction) *Operator {
+	text, err := json.Marshal(known)
+	if err != nil {
+		panic(err) // paths that generated code has
+	}
+	return &Operator{pool: pool, name: schema, schema: quote(schema), known: string(text)}
 }
 
 // Reading is a transaction of questions, in one snapshot, that changes nothing.
 type Reading struct {
 	tx     pgx.Tx
 	schema string // quoted
+	known  string // redactions, as an operator has them
 }
 
 // Read runs do in a snapshot. What it asks is answered from indexes: the tables
@@ -44,7 +51,7 @@ func (o *Operator) Read(ctx context.Context, do func(*Reading) error) error {
 			"enable_hashjoin", "off", "enable_mergejoin", "off", "enable_bitmapscan", "off"); err != nil {
 			return err
 		}
-		return do(&Reading{tx: tx, schema: o.schema})
+		return do(&Reading{tx: tx, schema: o.schema, known: o.known})
 	}))
 }
 

@@ -73,8 +73,9 @@ type EventSample struct {
 // ServerSample is what a server has that is no queue's.
 type ServerSample struct {
 	// Horizon is since when the oldest transaction runs that keeps vacuum from
-	// removing dead rows, and HorizonTransactions how many have begun after it.
-	Horizon             microseconds     `json:"horizon_us"`
+	// removing dead rows, and HorizonTransactions how many have begun after it. Horizon
+	// is nil where only such sessions do that whose beginning the role may not see.
+	Horizon             *microseconds    `json:"horizon_us"`
 	HorizonTransactions int64            `json:"horizon_transactions"`
 	Notifications       float64          `json:"notifications"` // the part of their queue that is full
 	DeadRows            map[string]int64 `json:"dead_rows"`     // by table, as the statistics have it

@@ -104,6 +104,8 @@ func TestSampleSeesTheOutbox(t *testing.T) {
 	}
 	exec(t, pool, `UPDATE pawl.pending_events SET published_at = published_at - interval '1 hour' WHERE id = $1`, ids[0])
 	exec(t, pool, `INSERT INTO pawl.blocked_aggregates SELECT aggregate, id, clock_timestamp() FROM pawl.pending_events WHERE id = $1`, ids[2])
+	// What waits for another attempt is old all the same.
+	exec(t, pool, `UPDATE pawl.pending_events SET available_at = clock_timestamp() + interval '1 hour' WHERE id = $1`, ids[0])
 	outbox := sampled(t, s, pool).Outbox
 	require.Equal(t, int64(1), outbox.Blocked)
 	require.Len(t, outbox.Events, 2)
@@ -130,12 +132,35 @@ func TestSampleSeesWhoHoldsBackVacuum(t *testing.T) {
 	require.NoError(t, err)
 	exec(t, pool, `SELECT pg_current_xact_id()`)
 	sample := sampled(t, s, pool)
-	require.Positive(t, sample.Server.Horizon)
+	require.NotNil(t, sample.Server.Horizon)
+	require.Positive(t, *sample.Server.Horizon)
 	require.Positive(t, sample.Server.HorizonTransactions)
 	require.Zero(t, sample.Server.Notifications)
 	require.Contains(t, sample.Server.DeadRows, "ready")
-	first := sample.Server.Horizon
-	require.Greater(t, sampled(t, s, pool).Server.Horizon, first)
+	first := *sample.Server.Horizon
+	require.Greater(t, *sampled(t, s, pool).Server.Horizon, first)
+}
+
+// Of a session of another role the transactions are seen, and that it is not known
+// since when it is in one; what holds back nothing is known to.
+func TestSampleOfSessionsThatItMayNotSee(t *testing.T) {
+	t.Parallel()
+	_, pool := open(t)
+	s := storeOf(t, pool)
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), `SELECT`)
+	require.NoError(t, err)
+	exec(t, pool, `SELECT pg_current_xact_id()`)
+	sample := sampled(t, s, pool)
+	require.Nil(t, sample.Server.Horizon)
+	require.Positive(t, sample.Server.HorizonTransactions)
+	require.NoError(t, tx.Rollback(t.Context()))
+	testdb.Eventually(t, 10*time.Second, "nobody to hold back vacuum", func() bool {
+		sample := sampled(t, s, pool)
+		return sample.Server.Horizon != nil && *sample.Server.Horizon == 0
+	})
 }
 
 // Ten processes read it every few seconds, and one of them looks.

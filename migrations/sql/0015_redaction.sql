@@ -41,23 +41,28 @@ END $$;
 
 -- What is shown of a payload. A version that nobody has declared is not shown at
 -- all, unless its kind has nothing to hide, as far as that is declared, and the
--- version is none of later.
-CREATE FUNCTION {schema}.shown(p_event boolean, p_kind text, p_version integer, p_payload jsonb) RETURNS jsonb
+-- version is none of later. p_known is what the caller knows besides the table: an
+-- array of objects like its rows.
+CREATE FUNCTION {schema}.shown(p_event boolean, p_kind text, p_version integer, p_payload jsonb, p_known jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE
 SET search_path = {schema}, pg_temp
 AS $$
 DECLARE
-	v_paths jsonb;
-	v_path  jsonb;
+	v_declared record;
+	v_path     jsonb;
 BEGIN
-	SELECT r.paths INTO v_paths FROM redactions r WHERE r.event = p_event AND r.kind = p_kind AND r.version = p_version;
-	IF NOT FOUND THEN
-		IF (SELECT bool_and(r.paths = '[]') AND max(r.version) > p_version FROM redactions r WHERE r.event = p_event AND r.kind = p_kind) THEN
-			RETURN p_payload;
-		END IF;
+	SELECT COALESCE(bool_or(d.version = p_version), false) AS version, COALESCE(bool_and(d.paths = '[]') AND max(d.version) > p_version, false) AS harmless,
+		array_agg(d.paths) FILTER (WHERE d.version = p_version) AS paths
+	INTO v_declared
+	FROM (
+		SELECT r.version, r.paths FROM redactions r WHERE r.event = p_event AND r.kind = p_kind
+		UNION ALL
+		SELECT k.version, k.paths FROM jsonb_to_recordset(p_known) k(event boolean, kind text, version integer, paths jsonb)
+		WHERE k.event = p_event AND k.kind = p_kind) d;
+	IF NOT v_declared.version AND NOT v_declared.harmless THEN
 		RETURN '"[not declared]"';
 	END IF;
-	FOR v_path IN SELECT p.value FROM jsonb_array_elements(v_paths) p(value) LOOP
+	FOR v_path IN SELECT p.value FROM unnest(v_declared.paths) d(paths) CROSS JOIN LATERAL jsonb_array_elements(d.paths) p(value) LOOP
 		p_payload := masked(p_payload, v_path, 0);
 	END LOOP;
 	RETURN p_payload;
@@ -66,7 +71,8 @@ END $$;
 -- What the caller may see of the payload in a row of jobs, archive, dead_letters,
 -- events or dead_events: at most p_most characters, and how many bytes it has in
 -- all. Where it may see none, nothing is read.
-CREATE FUNCTION {schema}.shown_payload(p_table text, p_day integer, p_id uuid, p_most integer, OUT payload text, OUT size integer)
+CREATE FUNCTION {schema}.shown_payload(p_table text, p_day integer, p_id uuid, p_most integer, p_known jsonb,
+	OUT payload text, OUT size integer)
 LANGUAGE plpgsql STABLE
 SET search_path = {schema}, pg_temp
 AS $$
@@ -85,7 +91,7 @@ BEGIN
 		WHEN 'events' THEN SELECT e.type AS kind, e.version, e.payload INTO v_row FROM events e WHERE e.day = p_day AND e.id = p_id;
 		WHEN 'dead_events' THEN SELECT d.type AS kind, d.version, d.payload INTO v_row FROM dead_events d WHERE d.event_id = p_id;
 	END CASE;
-	payload := left(shown(p_table IN ('events', 'dead_events'), v_row.kind, v_row.version, v_row.payload)::text, p_most);
+	payload := left(shown(p_table IN ('events', 'dead_events'), v_row.kind, v_row.version, v_row.payload, p_known)::text, p_most);
 	size := COALESCE(octet_length(v_row.payload::text), 0);
 END $$;
 
