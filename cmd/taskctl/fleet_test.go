@@ -71,7 +71,7 @@ func workerMain() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	pool, err := pgxpool.New(ctx, os.Getenv("APP_URL"))
 	check(err)
 	defer pool.Close()
 	webhooks, postings := kinds(*version)
@@ -97,7 +97,7 @@ func enqueueMain() {
 	flag.StringVar(&job.Mode, "mode", "", "")
 	flag.Parse()
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	pool, err := pgxpool.New(ctx, os.Getenv("APP_URL"))
 	check(err)
 	defer pool.Close()
 	webhooks, postings := kinds(*version)
@@ -131,7 +131,7 @@ func project(_ context.Context, _ pgx.Tx, fact *task.Fact[webhook]) error {
 // and prints their ids.
 func publishMain() {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	pool, err := pgxpool.New(ctx, os.Getenv("APP_URL"))
 	check(err)
 	defer pool.Close()
 	for _, mode := range os.Args[2:] {

@@ -34,8 +34,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs the scripts in testdata/script, each on a database of its own.
-// Those whose name begins with "setup" get one without Pawl's schema.
+// TestScripts runs the scripts in testdata/script, each on a database of its own:
+// taskctl as an operator, and the application as the owner, at APP_URL. Those whose
+// name begins with "setup" get one without Pawl's schema.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -44,13 +45,13 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			var pool *pgxpool.Pool
 			if strings.Contains(env.WorkDir, "script-setup") {
-				pool = testdb.New(t)
+				env.Setenv("DATABASE_URL", urlOf(testdb.New(t)))
 			} else {
-				pool = testdb.Migrated(t)
+				pool := testdb.Migrated(t)
+				env.Setenv("APP_URL", urlOf(pool))
+				env.Setenv("DATABASE_URL", urlOf(testdb.As(t, pool, testdb.Operator)))
 			}
-			env.Setenv("DATABASE_URL", urlOf(pool))
 			env.Setenv("TASKCTL_BY", "alice")
 			env.Setenv("HOME", os.Getenv("HOME")) // where a server may be kept
 			return nil
@@ -171,10 +172,10 @@ func normalize(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o666))
 }
 
-// psqlMain runs the statements that it is given.
+// psqlMain runs the statements that it is given, as the owner.
 func psqlMain() {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	pool, err := pgxpool.New(ctx, os.Getenv("APP_URL"))
 	check(err)
 	defer pool.Close()
 	for _, statement := range os.Args[1:] {

@@ -145,8 +145,7 @@ func TestSampleSeesWhoHoldsBackVacuum(t *testing.T) {
 // since when it is in one; what holds back nothing is known to.
 func TestSampleOfSessionsThatItMayNotSee(t *testing.T) {
 	t.Parallel()
-	_, pool := open(t)
-	s := storeOf(t, pool)
+	s, pool := open(t)
 	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
