@@ -56,6 +56,15 @@
 // too large a share of them fails. How far it is stands in the database, so its
 // process may end at any moment: [Client.ContinueRedrive] goes on.
 //
+// # Roles
+//
+// All of it works with the rights of an operator, and what changes nothing with those
+// of a viewer, as [migrations.Grants] gives them. Neither reads payloads or digests of
+// keys: Args is "[not granted]" then, the keys are empty, a filter on arguments is
+// [ErrNoPayloads], and [Versions.Unread] is set. Where the role may read payloads,
+// what is tagged is masked, and what nobody has declared is not shown: see
+// [Options.Tables].
+//
 // # Errors
 //
 // They are sentinels for errors.Is: those of this package, and [task.ErrNoJob],
@@ -63,4 +72,6 @@
 //
 // Payloads and errors in the answers are what applications have written: whoever
 // shows them has to escape them.
+//
+// [migrations.Grants]: https://pkg.go.dev/github.com/pawlgo/pawl/migrations#Grants
 package admin

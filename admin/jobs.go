@@ -139,7 +139,8 @@ func checkArgs(all []ArgFilter) ([]store.ArgFilter, error) {
 // quarantined are looked for where they are, and in the order in which they come
 // up; without a state, and for what has ended otherwise, all jobs are looked
 // through from the newest to the oldest. An error code without a state looks
-// through the failures. Kind, organization and arguments have no index.
+// through the failures. Kind, organization and arguments have no index. For lost ones
+// all jobs are looked through likewise, and where some could be, all that wait besides.
 type JobFilter struct {
 	Kind  string
 	Queue string

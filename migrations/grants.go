@@ -23,7 +23,7 @@ type Roles struct {
 	// Producer may enqueue and publish, by the functions of the schema, and reads no
 	// job.
 	Producer string
-	// Viewer reads everything but payloads.
+	// Viewer reads everything but payloads and the digests of keys.
 	Viewer string
 	// Operator is a viewer that may cancel, retry, purge and pause besides.
 	Operator string
@@ -41,7 +41,9 @@ type Roles struct {
 // Where the schema is not there yet, name a migrator alone: it gets an empty one,
 // for [Up] to fill.
 //
-// What each role may do is in docs/security.md. The rights of a role on tables of
+// What each role may do is in docs/security.md. To see since when sessions of other
+// roles hold back vacuum, a worker and an operator have to be members of pg_monitor
+// besides: that is for a superuser to grant, and no right in the schema. The rights of a role on tables of
 // the application are the application's business.
 func Grants(roles Roles, opts Options) (string, error) {
 	schema, err := opts.schema()

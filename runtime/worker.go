@@ -175,15 +175,7 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 	schema := w.schema
 	// What the worker's own goroutines use outlives ctx by the shutdown.
 	base := context.WithoutCancel(ctx)
-	// At most one statement at a time for each queue, the keeper, the settler,
-	// the sweeper, retention, the watch of cancels, the relay with its watch, the
-	// scheduler, the listener and, with metrics, the sampler, so none of them ever
-	// waits for a connection.
-	loops := 9
-	if w.metrics != nil {
-		loops++
-	}
-	st, err := store.Open(base, w.user, schema, int32(min(len(w.queues), claimsAtOnce)+loops))
+	st, err := store.Open(base, w.user, schema, int32(w.connections()))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type Role int
 const (
 	Worker   Role = iota // claims and settles jobs, and does the housekeeping
 	Producer             // enqueues and publishes, and reads nothing
-	Viewer               // reads everything but payloads
+	Viewer               // reads everything but payloads and digests of keys
 	Operator             // a viewer who cancels, retries and pauses too
 	roles
 )
