@@ -156,14 +156,15 @@ func TestRolesAreRefused(t *testing.T) {
 			`SELECT FROM pawl.jobs`, `SELECT args FROM pawl.jobs`, `INSERT INTO pawl.jobs DEFAULT VALUES`, `INSERT INTO pawl.ready DEFAULT VALUES`, `DELETE FROM pawl.ready`,
 			`SELECT * FROM pawl.job_status`, `SELECT * FROM pawl.outbox_events`, `SELECT * FROM pawl.kinds`, `SELECT * FROM pawl.idempotency_keys`, `SELECT * FROM pawl.dead_letters`,
 			`SELECT * FROM pawl.events`, `SELECT pawl.cancel('` + id + `')`, `SELECT pawl.pause('q')`, `SELECT pawl.ensure_day(1)`, `SELECT pawl.job_state(1, '` + id + `')`,
-			`SELECT * FROM pawl.leaves()`, `SELECT pawl.heartbeat('` + id + `')`, `SELECT pawl.shown_payload('jobs', 1, '` + id + `', 10)`, `SELECT nextval('pawl.event_seq')`,
+			`SELECT * FROM pawl.leaves()`, `SELECT pawl.heartbeat('` + id + `')`, `SELECT pawl.shown_payload('jobs', 1, '` + id + `', 10, NULL)`, `SELECT nextval('pawl.event_seq')`,
 			`SELECT * FROM pawl.settle('` + id + `', '{}', '{}', '{}', '{}', '{}', '{}', '{}')`, `SELECT * FROM pawl.redactions`, `SELECT * FROM pawl.sleepers`,
 		},
 		testdb.Viewer: {
 			`SELECT args FROM pawl.jobs`, `SELECT * FROM pawl.jobs`, `SELECT count(j) FROM pawl.jobs j`, `SELECT args FROM pawl.dead_letters`, `SELECT args FROM pawl.archive`,
 			`SELECT payload FROM pawl.events`, `SELECT payload FROM pawl.dead_events`, `SELECT payload FROM pawl.outbox_events`, `SELECT args_digest FROM pawl.idempotency_keys`,
 			`SELECT pawl.cancel('` + id + `')`, `SELECT pawl.pause('q')`, `SELECT pawl.run_now('` + id + `')`, `UPDATE pawl.samples SET sample = NULL`, `DELETE FROM pawl.ready`,
-			`SELECT * FROM pawl.enqueue('k', '{}')`, `COPY pawl.jobs TO STDOUT`,
+			`SELECT * FROM pawl.enqueue('k', '{}')`, `COPY pawl.jobs TO STDOUT`, `SELECT order_key FROM pawl.ordered`, `SELECT order_key FROM pawl.jobs`,
+			`SELECT key FROM pawl.idempotency_keys`, `SELECT idempotency_key FROM pawl.archive`, `SELECT order_key FROM pawl.order_turns`,
 		},
 		testdb.Operator: {
 			`SELECT args FROM pawl.jobs`, `SELECT payload FROM pawl.outbox_events`, `DELETE FROM pawl.ready`, `DELETE FROM pawl.dead_letters`, `UPDATE pawl.audit SET reason = ''`,
