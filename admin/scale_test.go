@@ -73,6 +73,7 @@ func questions(t *testing.T, pool *pgxpool.Pool, c *admin.Client, page admin.Pag
 		"jobs leased: none":      jobs(admin.JobFilter{State: task.StateLeased}),
 		"jobs blocked: none":     jobs(admin.JobFilter{State: task.StateBlocked}),
 		"jobs completed":         jobs(admin.JobFilter{State: task.StateCompleted}),
+		"jobs lost: none":        jobs(admin.JobFilter{State: admin.StateLost}),
 		"jobs cancelled: none":   jobs(admin.JobFilter{State: task.StateCancelled}),
 		"jobs dead":              jobs(admin.JobFilter{State: task.StateDead}),
 		"jobs dead, a code":      jobs(admin.JobFilter{State: task.StateDead, ErrorCode: "timeout"}),
