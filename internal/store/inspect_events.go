@@ -116,15 +116,8 @@ func (r *Reading) Events(ctx context.Context, ids []uuid.UUID, payloadMax int) (
 		SELECT jsonb_build_object(
 			'id', u.id, 'seq', e.seq, 'type', e.type, 'aggregate_type', e.aggregate_type, 'aggregate_id', e.aggregate_id,
 			'organization_id', e.organization_id, 'version', e.version, 'capability', e.capability,
-			'status', CASE
-				WHEN e.died_at IS NOT NULL THEN 'dead'
-				WHEN o.outcome = 1 THEN 'projected' WHEN o.outcome = 3 THEN 'dead' WHEN o.outcome = 5 THEN 'discarded'
-				WHEN p.id IS NULL THEN 'lost'
-				WHEN b.aggregate IS NOT NULL THEN 'blocked'
-				WHEN NOT e.capability = ANY (v.live) THEN 'stranded'
-				WHEN EXISTS (SELECT FROM `+s+`.pending_events x WHERE x.aggregate = p.aggregate AND x.seq < p.seq) THEN 'waiting'
-				WHEN p.attempts > 0 THEN 'retrying'
-				ELSE 'pending' END,
+			'status', `+s+`.event_standing(o.outcome, e.died_at IS NOT NULL, p.id IS NOT NULL, b.aggregate IS NOT NULL, e.capability = ANY (v.live),
+				EXISTS (SELECT FROM `+s+`.pending_events x WHERE x.aggregate = p.aggregate AND x.seq < p.seq), p.attempts > 0),
 			'blocks', EXISTS (SELECT FROM `+s+`.blocked_aggregates x WHERE x.event_id = u.id),
 			'occurred_at', e.occurred_at, 'published_at', e.published_at, 'available_at', p.available_at,
 			'ended_at', COALESCE(e.died_at, o.processed_at), 'ended_by', COALESCE(o.claimed_by, ''),

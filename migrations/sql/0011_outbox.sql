@@ -638,26 +638,37 @@ AS $$
 	SELECT count(*) FROM gone
 $$;
 
+-- Where an event stands, by what is known of it, as standing decides it for a job.
+CREATE FUNCTION {schema}.event_standing(
+	p_outcome   smallint, -- of its row in event_outcomes
+	p_buried    boolean,  -- it is among the dead
+	p_pending   boolean,
+	p_blocked   boolean,  -- a dead one holds up its aggregate
+	p_decodable boolean,  -- by a live worker
+	p_behind    boolean,  -- another one of its aggregate is before it
+	p_tried     boolean)  -- an attempt has been used up
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+	WHEN p_buried THEN 'dead'
+	WHEN p_outcome = 1 THEN 'projected'
+	WHEN p_outcome = 3 THEN 'dead'
+	WHEN p_outcome = 5 THEN 'discarded'
+	WHEN NOT p_pending THEN 'lost'
+	WHEN p_blocked THEN 'blocked'
+	WHEN NOT p_decodable THEN 'stranded'
+	WHEN p_behind THEN 'waiting'
+	WHEN p_tried THEN 'retrying'
+	ELSE 'pending'
+END;
+
 -- One row an event that still has its history, for people and for other
 -- languages.
 CREATE VIEW {schema}.outbox_events AS
-WITH live AS (
-	SELECT p.capabilities FROM {schema}.processes p WHERE p.expires_at > clock_timestamp()
-)
 SELECT e.id, NULLIF(e.organization_id, '') AS organization_id, e.aggregate_type, e.aggregate_id, e.type AS event_type,
 	e.version AS schema_version, e.capability, e.payload, e.occurred_at, e.published_at, p.available_at,
-	CASE
-		WHEN o.outcome = 1 THEN 'projected'
-		WHEN o.outcome = 3 THEN 'dead'
-		WHEN o.outcome = 5 THEN 'discarded'
-		WHEN p.id IS NULL THEN 'lost'
-		WHEN b.aggregate IS NOT NULL THEN 'blocked'
-		-- Without any live worker nothing can be said of what workers know.
-		WHEN EXISTS (SELECT FROM live) AND e.capability NOT IN (SELECT unnest(live.capabilities) FROM live) THEN 'stranded'
-		WHEN EXISTS (SELECT FROM {schema}.pending_events x WHERE x.aggregate = p.aggregate AND x.seq < p.seq) THEN 'waiting'
-		WHEN p.attempts > 0 THEN 'retrying'
-		ELSE 'pending'
-	END AS status,
+	{schema}.event_standing(o.outcome, false, p.id IS NOT NULL, b.aggregate IS NOT NULL, e.capability = ANY ((SELECT {schema}.live_capabilities())::bigint[]),
+		EXISTS (SELECT FROM {schema}.pending_events x WHERE x.aggregate = p.aggregate AND x.seq < p.seq), p.attempts > 0) AS status,
 	COALESCE(o.claimed_at, p.claimed_at) AS claimed_at, COALESCE(o.claimed_by, p.claimed_by) AS claimed_by,
 	CASE o.outcome WHEN 1 THEN o.processed_at END AS processed_at,
 	COALESCE(o.attempts, p.attempts, 0)::integer AS attempts,
