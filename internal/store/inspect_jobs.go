@@ -201,15 +201,16 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 		}
 	case StateLost:
 		s.name = "jobs"
-		s.job = `SELECT j.kind, j.queue, j.organization_id, j.priority, j.run_at` + column("j.args", args) + ` FROM ` + schema + `.jobs j WHERE j.id = s.id AND j.day = s.day`
+		s.job = `SELECT j.kind, j.queue, j.organization_id, j.priority, j.run_at` + column("j.args", args) + ` FROM ` + schema + `.jobs j WHERE j.id = s.id AND j.day = s.day LIMIT 1`
 		s.rows = newestJobs(schema)
 		s.where = append(s.where, `NOT EXISTS (SELECT FROM `+schema+`.outcomes o WHERE o.job_id = s.id AND o.day >= s.day)`,
 			`s.id NOT IN (SELECT q.job_id FROM `+schema+`.quarantine q)`,
 			`s.id NOT IN (SELECT u.id FROM `+schema+`.leases l CROSS JOIN LATERAL unnest(l.job_ids) WITH ORDINALITY u(id, pos) WHERE get_bit(l.open, u.pos::integer - 1) = 1)`,
 			`s.id NOT IN (SELECT r.id FROM `+schema+`.ready r WHERE r.suspect)`,
-			`NOT EXISTS (SELECT FROM `+schema+`.ordered o WHERE o.job_id = s.id)`,
-			`NOT EXISTS (SELECT FROM `+schema+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = s.id
-				AND r.run_at = ANY (j.run_at || ARRAY(SELECT e.retry_at FROM `+schema+`.job_errors e WHERE e.job_id = s.id)))`)
+			// A look-up for each job: of NOT EXISTS the planner would make joins.
+			`(SELECT o.job_id FROM `+schema+`.ordered o WHERE o.job_id = s.id) IS NULL`,
+			`(SELECT r.id FROM `+schema+`.ready r WHERE r.queue = j.queue AND r.priority = j.priority AND NOT r.suspect AND r.id = s.id
+				AND r.run_at = ANY (j.run_at || ARRAY(SELECT e.retry_at FROM `+schema+`.job_errors e WHERE e.job_id = s.id)) LIMIT 1) IS NULL`)
 	default:
 		return s, fmt.Errorf("there is no state %q", f.State)
 	}
