@@ -122,11 +122,13 @@ const (
 // [Redrive.Skipped] then, stays dead. A job that dies again becomes a new dead
 // letter, which this redrive leaves alone.
 //
-// When a step fails for a reason of the moment, such as a lock, a deadlock or a
-// connection that was cut, it is tried again after a while. The error is that one
-// once ten tries in a row have failed, and otherwise [ErrStopped] when too many of them failed, [ErrNoFilter],
-// [ErrInvalid], or the end of ctx; with all but the middle two the redrive is
-// returned too.
+// A step that fails for a reason of the moment, such as a lock, a deadlock or a
+// connection that was cut, is tried again after a while; [Redrive.Trouble] says so.
+// Once ten tries in a row have failed, the error is the last one's.
+//
+// Otherwise the error is [ErrStopped] when too many of the jobs failed, the end of
+// ctx, [ErrNoFilter], [ErrInvalid] or [ErrRedacted]; with all but the last three the
+// redrive is returned too.
 func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, error) {
 	if _, err := opts.Filter.target(); err != nil {
 		return nil, err
@@ -351,8 +353,11 @@ func (f *follower) weather(ctx context.Context, err error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return nil
 	}
+	// A commit whose answer was lost may have been one. Where this fails too, so does
+	// the next try.
+	_ = f.look(ctx)
+	return nil
 }
 
 // troubleDelay is how long to wait after so many failures in a row, and false after
