@@ -166,9 +166,7 @@ func TestDirectListener(t *testing.T) {
 	testdb.Eventually(t, 3*slow, "the listener", func() bool { return w.Stats().Listening })
 	require.Positive(t, w.Stats().Reconnects)
 	require.Len(t, log.with("the listener is connected again"), 1)
-	asleep(t, pool)
-	put(t, pool, k, args{})
-	testdb.Eventually(t, slow, "a wake-up", func() bool { return w.Stats().Wakeups > wakeups })
+	wakesUp(t, pool, w, k)
 }
 
 // A listener that cannot hear what the pool sends is found out, and polling goes

@@ -156,6 +156,18 @@ func asleep(t *testing.T, pool *pgxpool.Pool) {
 	})
 }
 
+// wakesUp enqueues until that wakes the worker. A process that was just asleep may
+// be looking for work again, and then nobody needs to wake it.
+func wakesUp(t *testing.T, pool *pgxpool.Pool, w *running, k *taskimpl.Kind[args]) {
+	t.Helper()
+	before := w.Stats().Wakeups
+	testdb.Eventually(t, slow, "a wake-up", func() bool {
+		asleep(t, pool)
+		put(t, pool, k, args{})
+		return w.Stats().Wakeups > before
+	})
+}
+
 // query returns one value.
 func query[V any](t *testing.T, db task.Querier, sql string, args ...any) (v V) {
 	t.Helper()

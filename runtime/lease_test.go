@@ -254,10 +254,8 @@ func TestRestartUnderLoad(t *testing.T) {
 	require.Equal(t, 5, most)
 	mu.Unlock()
 	testdb.Eventually(t, 2*slow, "the listener", func() bool { return w.Stats().Listening })
-	asleep(t, pool)
-	wakeups := w.Stats().Wakeups
-	put(t, pool, k, args{})
-	testdb.Eventually(t, slow, "the wake-up", func() bool { return w.Stats().Wakeups > wakeups && w.Stats().Completed >= 100 })
+	wakesUp(t, pool, w, k)
+	testdb.Eventually(t, slow, "its jobs to end", func() bool { return w.Stats().Completed >= 100 })
 }
 
 // A payload that no longer decodes is a dead letter at once, as it is stored.

@@ -78,9 +78,8 @@ func TestSilentListener(t *testing.T) {
 	testdb.Eventually(t, 3*slow, "the listener to notice", func() bool { return !w.Stats().Listening || w.Stats().Reconnects > 0 })
 	hole.open.Store(false)
 	testdb.Eventually(t, 3*slow, "the listener", func() bool { return w.Stats().Listening && w.Stats().Reconnects > 0 })
-	asleep(t, pool)
-	put(t, pool, k, args{})
-	testdb.Eventually(t, slow, "a wake-up", func() bool { return w.Stats().Wakeups > wakeups })
+	require.Equal(t, wakeups, w.Stats().Wakeups)
+	wakesUp(t, pool, w, k)
 }
 
 // The user's pool has hooks of its own: the listener connects as the pool would,

@@ -84,6 +84,11 @@ type relay struct {
 	woken    chan struct{} // something may be due
 	finished chan struct{} // closed when the loop and its transactions have ended
 
+	// An event that may end the process is projected while nothing else is, so that
+	// no other one is there to be blamed: held for writing by a transaction for such
+	// an event, and for reading by the others.
+	alone sync.RWMutex
+
 	mu      sync.Mutex
 	away    map[uuid.UUID]time.Time  // guarded by mu; aggregates to leave alone until then, zero while this process has them
 	running map[*projection]struct{} // guarded by mu

@@ -62,7 +62,9 @@ type failure struct {
 // project projects events of aggregates that this process has, in one
 // transaction where all goes well. It reports whether anything came of it.
 func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) (progress bool) {
+	r.alone.RLock()
 	b := r.batch(ctx, aggregates, r.w.config.Relay.Batch, false)
+	r.alone.RUnlock()
 	progress = b.progress
 	done := slices.DeleteFunc(slices.Clone(aggregates), func(a uuid.UUID) bool { return slices.Contains(b.suspects, a) })
 	r.release(done, b.more, !progress)
@@ -74,7 +76,7 @@ func (r *relay) project(ctx context.Context, aggregates []uuid.UUID) (progress b
 
 // examine projects one event of each of some aggregates that this process has, one
 // after another, and each alone: it was in a transaction that came to nothing, and
-// may be the one that has ended its process. Only one at a time is under way, so
+// may be the one that has ended its process. Nothing else is projected meanwhile, so
 // that a process which ends names the event that was to blame. Where another
 // transaction is at that, the aggregates wait for it.
 func (r *relay) examine(ctx context.Context, aggregates []uuid.UUID) (progress bool) {
@@ -85,7 +87,9 @@ func (r *relay) examine(ctx context.Context, aggregates []uuid.UUID) (progress b
 		r.suspects = r.suspects[1:]
 		r.examining = true
 		r.mu.Unlock()
+		r.alone.Lock()
 		b := r.batch(ctx, []uuid.UUID{a}, 1, true)
+		r.alone.Unlock()
 		progress = progress || b.progress
 		r.release([]uuid.UUID{a}, b.more, !b.progress)
 		r.mu.Lock()

@@ -43,12 +43,11 @@ func supervised(t *testing.T, pool *pgxpool.Pool, processes, deaths int, c child
 
 // An event whose projection ends its process is a dead one after its attempts,
 // and holds up its aggregate or not, as declared. Others are projected meanwhile,
-// each in its order and without having lost an attempt. That is so of one process;
-// docs/events.md says what several may do to an innocent event.
+// each in its order and without having lost an attempt.
 func TestProjectionThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	for _, skip := range []bool{false, true} {
-		for _, processes := range []int{1} {
+		for _, processes := range []int{1, 2} {
 			t.Run(fmt.Sprintf("skip %t, %d processes", skip, processes), func(t *testing.T) {
 				t.Parallel()
 				pool := projections(t, testdb.MaxConns(10))

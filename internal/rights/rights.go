@@ -193,6 +193,7 @@ var objects = [...]Object{
 	function("take_sample", call, none, none, none),
 	function("take_turns", call, none, none, none),
 	function("truncate_leaf", none, none, none, none), // takes any table
+	function("unclaim_event", call, none, none, none),
 
 	// What reads, or only computes.
 	function("aggregate_lock", call, none, call, call),

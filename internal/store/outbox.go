@@ -201,7 +201,9 @@ func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates 
 
 // ClaimProjecting is [Store.BeginProjecting] of the first event of one aggregate,
 // where that may end its process. First it writes down, in a transaction of its
-// own, that an attempt begins. Should nobody ever say how it ended, it counts.
+// own, that an attempt begins. Should nobody ever say how it ended, it counts. Where
+// somebody else takes the aggregate's lock in between, that is taken back, and the
+// transaction has ended, with nothing locked.
 //
 // That is another transaction on the same connection, since one that needed a second
 // one could wait for it in vain: behind a pooler, or in a pool that others have
@@ -212,7 +214,15 @@ func (s *Store) ClaimProjecting(ctx context.Context, conn *pgx.Conn, aggregate u
 		aggregate.String(), capabilities, claim, by); err != nil {
 		return nil, explain(err)
 	}
-	return s.beginProjecting(ctx, conn, []uuid.UUID{aggregate}, 1, &claim, idle, by)
+	p, err := s.beginProjecting(ctx, conn, []uuid.UUID{aggregate}, 1, &claim, idle, by)
+	if err != nil || p.Locked > 0 {
+		return p, err
+	}
+	if err := p.Tx.Rollback(ctx); err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, `SELECT `+s.schema+`.unclaim_event($1::text::uuid, $2::text::uuid)`, aggregate.String(), claim)
+	return p, explain(err)
 }
 
 func (s *Store) beginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, claim *string, idle time.Duration, by string) (*Projecting, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -256,6 +257,48 @@ func TestSuspectEvents(t *testing.T) {
 	require.Equal(t, 2, p.Events[0].Attempts)
 	require.NoError(t, p.Projected(t.Context(), &p.Events[0]))
 	require.NoError(t, p.Commit(t.Context()))
+}
+
+// between does something when the statement that contains its text has been
+// answered, once.
+type between struct {
+	text  string
+	do    func()
+	found bool
+}
+
+func (b *between) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	b.found = b.found || strings.Contains(q.SQL, b.text)
+	return ctx
+}
+
+func (b *between) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {
+	if do := b.do; b.found && do != nil {
+		b.do = nil
+		do()
+	}
+}
+
+// An attempt that is written down and does not begin, since another relay has the
+// aggregate by then, is none.
+func TestAttemptThatDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	s, pool := open(t)
+	publish(t, pool, "a")
+	var other *store.Projecting
+	config := pool.Config().ConnConfig
+	config.Tracer = &between{text: "claim_event", do: func() { other = project(t, s, pool, 10) }}
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	p, err := s.ClaimProjecting(t.Context(), conn, due(t, s)[0], []int64{capability}, time.Minute, "test")
+	require.NoError(t, err)
+	require.Zero(t, p.Locked)
+	require.Empty(t, p.Events)
+	require.Equal(t, []bool{true, false}, []bool{other.Events[0].Claimed, other.Events[0].Due}, "it is left to who has written it down")
+	require.NoError(t, other.Commit(t.Context()))
+	other = project(t, s, pool, 10)
+	require.Equal(t, []bool{false, true}, []bool{other.Events[0].Claimed, other.Events[0].Due})
 }
 
 // What cannot be is set aside, and holds up nothing.

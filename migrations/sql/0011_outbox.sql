@@ -382,6 +382,19 @@ BEGIN
 		AND NOT EXISTS (SELECT FROM blocked_aggregates b WHERE b.aggregate = p_aggregate);
 END $$;
 
+-- Takes back what claim_event wrote down, where the attempt did not begin: somebody
+-- else had the lock of the aggregate. It would count as one that ended a process.
+CREATE FUNCTION {schema}.unclaim_event(p_aggregate uuid, p_claim uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = {schema}, pg_temp
+{pinned}
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+	UPDATE pending_events p SET claimed_at = NULL, claimed_by = NULL, claim = NULL
+	WHERE p.aggregate = p_aggregate AND p.claim = p_claim;
+END $$;
+
 -- Marks an event as projected, in the transaction that has done so: PW003 where
 -- this is not the transaction that p_mark was set in, so that a projection has
 -- ended that one by itself; PW002 where the event is not pending any more.
