@@ -13,8 +13,9 @@
 // # How a job runs
 //
 // Every queue has a loop of its own that claims as many due jobs as it has free
-// slots, highest priority first, in one statement. The claim commits before any
-// handler starts, and no transaction of the runtime is open while handlers run.
+// slots, highest priority first, in one statement. A few such statements are under
+// way at once; what many queues ask for meanwhile goes together in the next one. The
+// claim commits before any handler starts, and no transaction of the runtime is open while handlers run.
 // How each attempt ended is written in batches that grow with the load.
 //
 // # Leases

@@ -130,7 +130,7 @@ func TestUnknownLease(t *testing.T) {
 		if _, err := taskimpl.EnqueueMany(t.Context(), tx, k, numbered(3, ""), nil); err != nil {
 			return err
 		}
-		_, err := tx.Exec(t.Context(), `SELECT pawl.claim(p.id, gen_random_uuid(), NULL, 'q', 10, p.capabilities, array_fill('-infinity'::timestamptz, '{4}')) FROM pawl.processes p`)
+		_, err := tx.Exec(t.Context(), `SELECT pawl.claim(p.id, '{q}', '{10}', ARRAY[gen_random_uuid()], p.capabilities, ARRAY[cardinality(p.capabilities)], array_fill('-infinity'::timestamptz, '{4}')) FROM pawl.processes p`)
 		return err
 	})
 	require.NoError(t, err)

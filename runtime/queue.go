@@ -30,9 +30,6 @@ const (
 	// gatherQuiet is how long none may have become free for it to claim for half
 	// of all.
 	gatherQuiet = 200 * time.Microsecond
-	// claimsAtOnce bounds the claims of all queues of a worker, and with them the
-	// connections that it holds: each has every statement to plan.
-	claimsAtOnce = 8
 	// claimTimeout bounds one claim; it is longer than the claim waits for locks.
 	claimTimeout = 10 * time.Second
 	// claimHurry is what is left of it when a shutdown begins.
@@ -311,7 +308,8 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		timer := time.AfterFunc(claimHurry, cancel)
 		context.AfterFunc(callCtx, func() { timer.Stop() })
 	})
-	claimed, err := q.send(callCtx, c)
+	claimed, took, err := w.claimer.send(callCtx, c)
+	q.took = took
 	hurry()
 	cancel()
 	measured := w.metrics.claimed(q, time.Since(begun), q.took, claimed, err)
@@ -381,21 +379,6 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		}
 	}
 	return len(claimed.Jobs), next, nil
-}
-
-// send sends a claim when few others of the worker's are under way.
-func (q *queue) send(ctx context.Context, c *store.Claim) (*store.Claimed, error) {
-	select {
-	case q.w.claims <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-q.w.claims }()
-	sent := time.Now()
-	claimed, err := q.w.store.Claim(ctx, c)
-	q.took = time.Since(sent)
-	q.w.metrics.database(opClaim, q.took, 0, err)
-	return claimed, err
 }
 
 // rowOf returns the handler of a job. Jobs are claimed by capability, so one

@@ -5,7 +5,7 @@ import "sync/atomic"
 // Stats is a snapshot of a worker's counters and gauges. Counters count from
 // the start of the worker.
 type Stats struct {
-	Claims      int64 // claim statements that were answered
+	Claims      int64 // claims that were answered; those of several queues can share a statement
 	ClaimErrors int64
 	Claimed     int64 // jobs
 

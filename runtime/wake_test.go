@@ -57,6 +57,7 @@ func TestWakeUp(t *testing.T) {
 	best := never
 	for i, mode := range []string{"", string(make([]byte, 0)), padding(8001), padding(1 << 20), ""} {
 		idle(t, w)
+		asleep(t, pool)
 		begun := time.Now()
 		put(t, pool, k, args{N: i, Mode: mode})
 		best = min(best, receive(t, started, "the job").Sub(begun))

@@ -42,7 +42,7 @@ type Worker struct {
 
 	holdings holdings
 	crew     *crew
-	claims   chan struct{} // holds a token for each claim under way
+	claimer  *claimer
 	cancels  chan struct{} // somebody asked to cancel a job
 	suspect  chan struct{} // the gate of suspects: holds a token while none runs
 	vain     atomic.Int64  // when it was last passed in vain, in Unix nanoseconds
@@ -75,11 +75,12 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{config: config, user: pool, schema: cmp.Or(config.Schema, store.DefaultSchema), cancels: make(chan struct{}, 1), claims: make(chan struct{}, claimsAtOnce), suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
+	w := &Worker{config: config, user: pool, schema: cmp.Or(config.Schema, store.DefaultSchema), cancels: make(chan struct{}, 1), suspect: make(chan struct{}, 1), stopped: make(chan struct{}), contact: make(chan struct{}, 1)}
 	w.log = guard(config.Logger, &w.counters.logPanics)
 	w.health.init(&config)
 	w.suspect <- struct{}{}
 	w.crew = newCrew(w.stopped)
+	w.claimer = &claimer{w: w}
 	for _, s := range served {
 		w.queues = append(w.queues, newQueue(w, s))
 	}

@@ -77,36 +77,89 @@ type ClaimedJob struct {
 	Args           []byte
 }
 
-// Claim takes jobs. An error leaves open whether it did: the caller has to
-// give the tokens back with [Store.ReleaseLeases].
+// Together says whether a claim may be sent along with others: what it asks for
+// beside jobs is for a claim of one queue.
+func (c *Claim) Together() bool {
+	return !c.Ordered && c.Alone == nil && c.SuspectToken == uuid.Nil && len(c.MoreTokens) == 0
+}
+
+// Claim takes jobs of one queue. An error leaves open whether it did: the caller
+// has to give the tokens back with [Store.ReleaseLeases].
 func (s *Store) Claim(ctx context.Context, c *Claim) (*Claimed, error) {
-	if most := MaxBatch * (1 + len(c.MoreTokens)); c.Limit > most {
-		return nil, fmt.Errorf("a claim of %d jobs, of at most %d", c.Limit, most)
+	claimed, err := s.ClaimAll(ctx, []*Claim{c})
+	if err != nil {
+		return nil, err
 	}
-	more := c.MoreTokens
-	if more == nil {
-		more = []uuid.UUID{}
-	}
-	floors := make([]pgtype.Timestamptz, Priorities)
-	for i, floor := range c.Floors {
-		floors[i] = pgtype.Timestamptz{Time: floor, Valid: true}
-		if floor.IsZero() {
-			floors[i].InfinityModifier = pgtype.NegativeInfinity
+	return claimed[0], nil
+}
+
+// ClaimAll takes jobs of several queues in one statement, as [Store.Claim] does of
+// one. The claims are of one owner, and all of them [Claim.Together], unless there
+// is only one. It answers in their order.
+func (s *Store) ClaimAll(ctx context.Context, claims []*Claim) ([]*Claimed, error) {
+	var (
+		first        = claims[0]
+		queues       = make([]string, len(claims))
+		limits       = make([]int, len(claims))
+		tokens       = make([]uuid.UUID, 0, len(claims)+len(first.MoreTokens))
+		capabilities []int64
+		ends         = make([]int, len(claims))
+		floors       = make([]pgtype.Timestamptz, 0, Priorities*len(claims))
+		sleep        []*bool
+		suspect      *uuid.UUID
+	)
+	answer := answers{claimed: make([]*Claimed, len(claims)), of: make(map[uuid.UUID]*Claimed, len(claims))}
+	for i, c := range claims {
+		if most := MaxBatch * (1 + len(c.MoreTokens)); c.Limit > most {
+			return nil, fmt.Errorf("a claim of %d jobs, of at most %d", c.Limit, most)
 		}
+		if len(claims) > 1 && (c.Owner != first.Owner || !c.Together()) {
+			return nil, fmt.Errorf("a claim of queue %s that cannot be sent along with others", c.Queue)
+		}
+		queues[i], limits[i] = c.Queue, c.Limit
+		tokens = append(append(tokens, c.Token), c.MoreTokens...)
+		capabilities = append(capabilities, c.Capabilities...)
+		ends[i] = len(capabilities)
+		for _, floor := range c.Floors {
+			at := pgtype.Timestamptz{Time: floor, Valid: true}
+			if floor.IsZero() {
+				at.InfinityModifier = pgtype.NegativeInfinity
+			}
+			floors = append(floors, at)
+		}
+		if c.Sleep != nil && sleep == nil {
+			sleep = make([]*bool, len(claims))
+		}
+		if sleep != nil {
+			sleep[i] = c.Sleep
+		}
+		answer.claimed[i] = &Claimed{}
+		answer.of[c.Token] = answer.claimed[i]
 	}
-	var suspect *uuid.UUID
-	if c.SuspectToken != uuid.Nil {
-		suspect = &c.SuspectToken
+	if first.SuspectToken != uuid.Nil {
+		suspect = &first.SuspectToken
 	}
-	claimed := &Claimed{}
+	if capabilities == nil {
+		capabilities = []int64{}
+	}
 	err := s.call(ctx, `SELECT token, pos, id, attempt, priority, run_at, kind, version, organization_id, max_attempts, enqueued_at, trace_context,
 		ordered, cancelled, args
 		FROM `+s.schema+`.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		[]any{c.Owner, c.Token, suspect, c.Queue, c.Limit, c.Capabilities, floors, c.Ordered, c.Alone, c.AloneTokens, c.Sleep, more}, claimed.read)
-	return claimed, err
+		[]any{first.Owner, queues, limits, tokens, capabilities, ends, floors, sleep, suspect, first.Alone, first.AloneTokens, first.Ordered}, answer.read)
+	if err != nil {
+		return nil, err
+	}
+	return answer.claimed, nil
 }
 
-func (c *Claimed) read(rows pgx.Rows) error {
+// answers are those to claims that were sent together.
+type answers struct {
+	claimed []*Claimed
+	of      map[uuid.UUID]*Claimed // by token, where there are several
+}
+
+func (a *answers) read(rows pgx.Rows) error {
+	c := a.claimed[0]
 	for rows.Next() {
 		var (
 			token, id            pgtype.UUID
@@ -121,10 +174,14 @@ func (c *Claimed) read(rows pgx.Rows) error {
 		if err := rows.Scan(&token, &pos, &id, &attempt, &priority, &runAt, &kind, &version, &org, &maxAttempts, &enqueuedAt, &trace, &ordered, &cancelled, &args); err != nil {
 			return err
 		}
-		if !token.Valid { // the last row, without a job
+		if !token.Valid { // the last row of a queue, without a job
+			c := a.claimed[attempt.Int32-1]
 			c.At, c.Next = enqueuedAt.Time, runAt.Time
 			c.Suspects, c.Turns, c.Paused = pos.Int32&1 != 0, pos.Int32&2 != 0, pos.Int32&4 != 0
 			continue
+		}
+		if len(a.claimed) > 1 {
+			c = a.of[token.Bytes]
 		}
 		c.Jobs = append(c.Jobs, ClaimedJob{
 			Token: token.Bytes, Position: int(pos.Int32), ID: id.Bytes,

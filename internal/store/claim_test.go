@@ -152,8 +152,9 @@ func TestClaimOfSeveralLeases(t *testing.T) {
 	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.leases`))
 }
 
-// Eight claimers of three processes, with retries and give-backs in between:
-// every job is done exactly once, and no two hold one at the same time.
+// Eight claimers of three processes, each of one queue or of several at once, with
+// retries and give-backs in between: every job is done exactly once, and no two hold
+// one at the same time.
 func TestClaimersNeverShare(t *testing.T) {
 	t.Parallel()
 	const jobs = 3000
@@ -161,8 +162,9 @@ func TestClaimersNeverShare(t *testing.T) {
 	s, err := store.Open(t.Context(), pool, store.DefaultSchema, 8)
 	require.NoError(t, err)
 	defer s.Close()
-	for range jobs / 500 {
-		enqueue(t, pool, 500, attempts(100))
+	names := []string{"q", "r", "s"}
+	for i := range jobs / 500 {
+		enqueue(t, pool, 500, attempts(100), queue(names[i%len(names)]))
 	}
 	owners := []uuid.UUID{register(t, s, time.Minute), register(t, s, time.Minute), register(t, s, time.Minute)}
 
@@ -173,11 +175,22 @@ func TestClaimersNeverShare(t *testing.T) {
 	)
 	work := func(owner uuid.UUID, random *rand.Rand) error {
 		for {
-			c, err := s.Claim(t.Context(), &store.Claim{Owner: owner, Token: uuid.New(), SuspectToken: uuid.New(), Queue: "q", Limit: 1 + random.IntN(100), Capabilities: []int64{capability}})
+			var claims []*store.Claim
+			for _, n := range random.Perm(len(names))[:1+random.IntN(len(names))] {
+				claims = append(claims, &store.Claim{Owner: owner, Token: uuid.New(), Queue: names[n], Limit: 1 + random.IntN(100), Capabilities: []int64{capability}})
+			}
+			if len(claims) == 1 {
+				claims[0].SuspectToken = uuid.New()
+			}
+			all, err := s.ClaimAll(t.Context(), claims)
 			if err != nil {
 				return err
 			}
-			if len(c.Jobs) == 0 {
+			var got []store.ClaimedJob
+			for _, c := range all {
+				got = append(got, c.Jobs...)
+			}
+			if len(got) == 0 {
 				mu.Lock()
 				done := len(completed) == jobs
 				mu.Unlock()
@@ -187,7 +200,7 @@ func TestClaimersNeverShare(t *testing.T) {
 				continue
 			}
 			mu.Lock()
-			for _, j := range c.Jobs {
+			for _, j := range got {
 				if held[j.ID] || completed[j.ID] > 0 {
 					err = fmt.Errorf("job %s is claimed twice", j.ID)
 				}
@@ -197,9 +210,9 @@ func TestClaimersNeverShare(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			random.Shuffle(len(c.Jobs), func(i, k int) { c.Jobs[i], c.Jobs[k] = c.Jobs[k], c.Jobs[i] })
-			for from := 0; from < len(c.Jobs); {
-				part := c.Jobs[from:min(from+1+random.IntN(40), len(c.Jobs))]
+			random.Shuffle(len(got), func(i, k int) { got[i], got[k] = got[k], got[i] })
+			for from := 0; from < len(got); {
+				part := got[from:min(from+1+random.IntN(40), len(got))]
 				from += len(part)
 				settlements := make([]store.Settlement, len(part))
 				mu.Lock()
@@ -298,7 +311,7 @@ func buffersOnce(t *testing.T, pool *pgxpool.Pool, owner uuid.UUID, floor string
 	defer tx.Rollback(t.Context())
 	var plan []byte
 	require.NoError(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
-		SELECT * FROM pawl.claim($1, $2, $3, 'q', 20, '{7}', array_fill($4::timestamptz, '{4}'))`,
+		SELECT * FROM pawl.claim($1, '{q}', '{20}', ARRAY[$2::uuid], '{7}', '{1}', array_fill($4::timestamptz, '{4}'), p_suspect_token => $3)`,
 		pgx.QueryExecModeSimpleProtocol, owner.String(), uuid.NewString(), uuid.NewString(), floor).Scan(&plan))
 	var nodes []struct {
 		Plan struct {
@@ -327,7 +340,7 @@ func TestPlans(t *testing.T) {
 			exec(t, pool, `VACUUM ANALYZE`)
 			for range 10 {
 				require.Empty(t, claim(t, s, owner, 20))
-				exec(t, pool, `SELECT * FROM pawl.claim($1, $2, $3, 'q', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'))`, owner, uuid.New(), uuid.New())
+				exec(t, pool, `SELECT * FROM pawl.claim($1, '{q}', '{20}', ARRAY[$2::uuid], '{7}', '{1}', array_fill('-infinity'::timestamptz, '{4}'), p_suspect_token => $3)`, owner, uuid.New(), uuid.New())
 			}
 			enqueue(t, pool, 40)
 			small := buffers(t, pool, owner, "-infinity")

@@ -228,7 +228,7 @@ func TestCancelDuringAClaim(t *testing.T) {
 					ids := enqueue(t, pool, 1, change)
 					claiming := begin(t, pool, pgx.ReadCommitted)
 					token := uuid.New()
-					_, err := claiming.Exec(t.Context(), `SELECT FROM pawl.claim($1, $2, NULL, 'q', 10, '{7}', array_fill('-infinity'::timestamptz, '{4}'), true)`, owner, token)
+					_, err := claiming.Exec(t.Context(), `SELECT FROM pawl.claim($1, '{q}', '{10}', ARRAY[$2::uuid], '{7}', '{1}', array_fill('-infinity'::timestamptz, '{4}'), p_ordered => true)`, owner, token)
 					require.NoError(t, err)
 					answers := cancelling(t, pool, level, ids[0])
 					if committed {
@@ -273,7 +273,7 @@ func TestOpenCancelDuringAClaim(t *testing.T) {
 	ids := enqueue(t, pool, 2, ordered("a"))
 	claiming, caller := begin(t, pool, pgx.ReadCommitted), begin(t, pool, pgx.ReadCommitted)
 	token := uuid.New()
-	_, err := claiming.Exec(t.Context(), `SELECT FROM pawl.claim($1, $2, NULL, 'q', 10, '{7}', array_fill('-infinity'::timestamptz, '{4}'), true)`, owner, token)
+	_, err := claiming.Exec(t.Context(), `SELECT FROM pawl.claim($1, '{q}', '{10}', ARRAY[$2::uuid], '{7}', '{1}', array_fill('-infinity'::timestamptz, '{4}'), p_ordered => true)`, owner, token)
 	require.NoError(t, err)
 	answers := make(chan cancelResult, 1)
 	ctx := context.WithoutCancel(t.Context())

@@ -647,14 +647,14 @@ func TestBlockedJobsCostNothing(t *testing.T) {
 	enqueue(t, pool, 1, ordered("a"), queue("ordered"))
 	enqueue(t, pool, 40)
 	claimUnordered := func() int {
-		return pages(t, pool, `SELECT * FROM pawl.claim($1, $2, NULL, 'q', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'))`, owner.String(), uuid.NewString())
+		return pages(t, pool, `SELECT * FROM pawl.claim($1, '{q}', '{20}', ARRAY[$2::uuid], '{7}', '{1}', array_fill('-infinity'::timestamptz, '{4}'))`, owner.String(), uuid.NewString())
 	}
 	enqueueOne := func() int {
 		return pages(t, pool, `SELECT * FROM pawl.enqueue_jobs('k', 'ordered', 1, 7, 2::smallint, 3::smallint, NULL, 0, ARRAY[gen_random_uuid()],
 			ARRAY['{"key": "a"}'], '{""}', NULL, 0, true, '{key}', NULL)`)
 	}
 	claimHead := func() int {
-		return pages(t, pool, `SELECT * FROM pawl.claim($1, $2, NULL, 'ordered', 20, '{7}', array_fill('-infinity'::timestamptz, '{4}'), true)`, owner.String(), uuid.NewString())
+		return pages(t, pool, `SELECT * FROM pawl.claim($1, '{ordered}', '{20}', ARRAY[$2::uuid], '{7}', '{1}', array_fill('-infinity'::timestamptz, '{4}'), p_ordered => true)`, owner.String(), uuid.NewString())
 	}
 	unordered, enqueued, head := claimUnordered(), enqueueOne(), claimHead()
 	for range 10 {
