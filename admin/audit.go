@@ -16,7 +16,7 @@ type AuditEntry struct {
 	BeganAt time.Time `json:"began_at"`
 	// LastAt is later than BeganAt where the change took several transactions.
 	LastAt time.Time `json:"last_at"`
-	By     string    `json:"by"`   // who says so
+	By     string    `json:"by"`   // who says so; by plain SQL the role
 	Role   string    `json:"role"` // of the database
 	Verb   string    `json:"verb"`
 	// Target is what was named, or the filter, as JSON.
@@ -32,7 +32,8 @@ type AuditList struct {
 	Next    string       `json:"next,omitempty"`
 }
 
-// Audit returns what was changed through this package, the newest first.
+// Audit returns what operators have changed, through this package or by plain SQL,
+// the newest first.
 func (c *Client) Audit(ctx context.Context, page Page) (*AuditList, error) {
 	page, err := page.normal()
 	if err != nil {

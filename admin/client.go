@@ -47,6 +47,9 @@ var (
 	ErrStopped = errors.New("too many of the redriven jobs failed")
 	// ErrNoRedrive says that there is no redrive of that id, or that it has ended.
 	ErrNoRedrive = errors.New("there is no such redrive to go on with")
+	// ErrRedacted says that a filter has a value that was not written down, since it
+	// is of a field that is not to be shown: it has to be given again.
+	ErrRedacted = errors.New("the value was not written down, since it is redacted")
 )
 
 // Options say whose database it is and who asks.
@@ -217,24 +220,15 @@ func (c *Client) read(ctx context.Context, what string, do func(*store.Reading) 
 	return wrap(what, c.store.Read(ctx, do))
 }
 
-// change runs do in a transaction together with a row of the audit, which do
-// completes: a change of nothing is none, and leaves no row.
-func (c *Client) change(ctx context.Context, verb string, target any, reason string, do func(tx pgx.Tx, row *store.AuditRow) error) error {
-	row := c.auditRow(verb, target, reason)
-	return wrap(verb, c.store.Change(ctx, func(tx pgx.Tx) error {
-		if err := do(tx, row); err != nil || row.Things == 0 {
-			return err
-		}
-		return c.store.RecordAudit(ctx, tx, row)
-	}))
+// change runs do in a transaction, and says in an error what failed. The functions
+// of the schema that change something write the audit, there.
+func (c *Client) change(ctx context.Context, what, reason string, do func(pgx.Tx) error) error {
+	return wrap(what, c.store.Change(ctx, c.note(reason), do))
 }
 
-func (c *Client) auditRow(verb string, target any, reason string) *store.AuditRow {
-	text, err := json.Marshal(target)
-	if err != nil {
-		panic(err) // what the package makes of texts and numbers
-	}
-	return &store.AuditRow{ID: newID(), By: c.by, Verb: verb, Target: text, Reason: reason}
+// note is what is said of a change to the audit.
+func (c *Client) note(reason string) store.Note {
+	return store.Note{ID: newID(), By: c.by, Reason: reason}
 }
 
 // tx binds a transaction to the client's schema.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,6 +85,51 @@ func (f DeadFilter) target() (*store.LetterFilter, error) {
 		return nil, fmt.Errorf("%w: say which dead letters are meant, or that all of them are", ErrNoFilter)
 	}
 	return f.letters()
+}
+
+// redacted is the filter as it may be written down: without values of fields that
+// are not to be shown.
+func (f DeadFilter) redacted(ctx context.Context, r *store.Reading) (DeadFilter, error) {
+	if len(f.Args) == 0 {
+		return f, nil
+	}
+	paths := make([][]string, len(f.Args))
+	for i, a := range f.Args {
+		paths[i] = a.Path
+	}
+	hidden, err := r.Hidden(ctx, f.Kind, paths)
+	if err != nil {
+		return f, err
+	}
+	f.Args = slices.Clone(f.Args)
+	for i := range f.Args {
+		if hidden[i] {
+			f.Args[i].Value, f.Args[i].Redacted = json.RawMessage(`"[redacted]"`), true
+		}
+	}
+	return f, nil
+}
+
+// complete puts values that are given again in their places in a filter that was
+// written down. The error is [ErrRedacted] where one is missing, and [ErrInvalid]
+// for one that has no place.
+func (f DeadFilter) complete(given []ArgFilter) (DeadFilter, error) {
+	f.Args, given = slices.Clone(f.Args), slices.Clone(given)
+	for i, a := range f.Args {
+		if !a.Redacted {
+			continue
+		}
+		at := slices.IndexFunc(given, func(g ArgFilter) bool { return slices.Equal(g.Path, a.Path) })
+		if at < 0 {
+			return f, a.check()
+		}
+		f.Args[i] = given[at]
+		given = slices.Delete(given, at, at+1)
+	}
+	if len(given) > 0 {
+		return f, fmt.Errorf("%w: %s is not among the values that are to be given again", ErrInvalid, strings.Join(given[0].Path, "."))
+	}
+	return f, nil
 }
 
 // DeadGroup is the dead letters of one sort of error: of one code, and of a
@@ -272,10 +318,19 @@ func (c *Client) PurgeDead(ctx context.Context, f DeadFilter, reason string, pro
 	if err != nil {
 		return 0, err
 	}
-	var now time.Time
+	var (
+		now  time.Time
+		note = c.note(reason)
+	)
 	if err := c.read(ctx, "purge dead letters", func(r *store.Reading) error {
-		status, err := r.Now(ctx)
-		now = status
+		shown, err := f.redacted(ctx, r)
+		if err != nil {
+			return err
+		}
+		if note.Filter, err = json.Marshal(shown); err != nil {
+			return err
+		}
+		now, err = r.Now(ctx)
 		return err
 	}); err != nil {
 		return 0, err
@@ -283,26 +338,21 @@ func (c *Client) PurgeDead(ctx context.Context, f DeadFilter, reason string, pro
 	if filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
 	}
-	audit := c.auditRow("purge dead letters", f, reason)
 	scan := store.Scan{Rows: changeRows, Limit: changeLimit}
 	for {
 		var step int
-		err := c.store.Change(ctx, func(tx pgx.Tx) error {
+		next := scan
+		err := c.store.Change(ctx, note, func(tx pgx.Tx) error {
 			n, found, err := c.store.Purge(ctx, tx, filter, scan)
-			if err != nil {
-				return err
+			if err == nil {
+				step, next.After = n, found.Next
 			}
-			step, scan.After = n, found.Next
-			if n == 0 {
-				return nil
-			}
-			row := *audit
-			row.Things = int64(n)
-			return c.store.RecordAudit(ctx, tx, &row)
+			return err
 		})
 		if err != nil {
 			return removed, wrap("purge dead letters", err)
 		}
+		scan = next
 		removed += step
 		if progress != nil {
 			progress(removed)

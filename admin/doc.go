@@ -36,7 +36,13 @@
 // A change and its row of the audit are one transaction: who asked, by
 // [Options.By] and the role of the connection; what it was about; how many things
 // it changed; and why, where a reason was given. What changed nothing leaves no
-// row. [Client.Audit] lists them; nothing removes them.
+// row. The functions of the database that make a change write its row, so there is
+// one for what is done by plain SQL as well, and nobody but the owner can write or
+// change one otherwise. [Client.Audit] lists them; retention removes them after a
+// year.
+//
+// Of a filter, values of arguments that are of redacted fields are not written down,
+// neither in the audit nor with a redrive.
 //
 // Calls that change many things want a filter that says something, or All: an
 // empty one is [ErrNoFilter]. [Client.TouchDead] says what a filter would touch, and
@@ -48,13 +54,13 @@
 // its payload, its order key and its idempotency key, and with all its attempts,
 // from the first on. The letter is gone then, and how the job had died is among
 // its [JobDetail.Lives]. Where another job has taken the key in the meantime, the
-// letter stays, since the two would do the same work: [ErrKeyTaken]. Once
-// retention has emptied the day of the job, nobody knows its idempotency key any
-// more; the order key is made from the payload again.
+// letter stays, since the two would do the same work: [ErrKeyTaken]. All of that is
+// so however old the letter is: it has what its job was enqueued with.
 //
 // [Client.Redrive] does that to many: some first, then the others at a rate, until
 // too large a share of them fails. How far it is stands in the database, so its
-// process may end at any moment: [Client.ContinueRedrive] goes on.
+// process may end at any moment: [Client.ContinueRedrive] goes on. A failure of the
+// moment, such as a deadlock or a connection that is cut, it sits out.
 //
 // # Roles
 //

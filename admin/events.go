@@ -148,8 +148,7 @@ func (c *Client) Event(ctx context.Context, id uuid.UUID) (*EventDetail, error) 
 
 // RetryEvent makes a dead event pending again as [task.RetryEvent] does.
 func (c *Client) RetryEvent(ctx context.Context, id uuid.UUID, reason string) error {
-	return c.change(ctx, "retry event", named{"event": id}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
-		row.Things = 1
+	return c.change(ctx, "retry event", reason, func(tx pgx.Tx) error {
 		return task.RetryEvent(ctx, c.tx(tx), id)
 	})
 }
@@ -157,8 +156,7 @@ func (c *Client) RetryEvent(ctx context.Context, id uuid.UUID, reason string) er
 // SkipEvent lets the aggregate that a dead event holds up go on without it, as
 // [task.SkipEvent] does.
 func (c *Client) SkipEvent(ctx context.Context, id uuid.UUID, reason string) error {
-	return c.change(ctx, "skip event", named{"event": id}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
-		row.Things = 1
+	return c.change(ctx, "skip event", reason, func(tx pgx.Tx) error {
 		return task.SkipEvent(ctx, c.tx(tx), id)
 	})
 }

@@ -90,6 +90,9 @@ type ArgFilter struct {
 	Path []string `json:"path"`
 	// Value is what has to be there: a JSON value.
 	Value json.RawMessage `json:"value"`
+	// Redacted says, in a filter that was written down, that the value was not, since
+	// it is of a field that is not to be shown. Nothing can be asked for with that.
+	Redacted bool `json:"redacted,omitempty"`
 }
 
 // ParseArg reads PATH=VALUE, such as customer.id=7, items.0.sku="A-1" or
@@ -112,6 +115,8 @@ func ParseArg(text string) (ArgFilter, error) {
 
 func (f ArgFilter) check() error {
 	switch {
+	case f.Redacted:
+		return fmt.Errorf("%w: %s: give it again", ErrRedacted, strings.Join(f.Path, "."))
 	case len(f.Path) == 0 || slices.Contains(f.Path, ""):
 		return fmt.Errorf("%w: the path %q of an argument has an empty step", ErrInvalid, strings.Join(f.Path, "."))
 	case !json.Valid(f.Value):
@@ -128,7 +133,7 @@ func checkArgs(all []ArgFilter) ([]store.ArgFilter, error) {
 		if err := a.check(); err != nil {
 			return nil, err
 		}
-		args[i] = store.ArgFilter(a)
+		args[i] = store.ArgFilter{Path: a.Path, Value: a.Value}
 	}
 	return args, nil
 }
@@ -289,20 +294,11 @@ func attemptsOf(rows []store.ErrorRow) []Attempt {
 	return all
 }
 
-// Named is the target of a change that names what it is about, as the audit has
-// it.
-type named map[string]any
-
 // CancelJob cancels a job as [task.Cancel] does, and returns where it stands.
 func (c *Client) CancelJob(ctx context.Context, id uuid.UUID, reason string) (state task.State, err error) {
-	err = c.change(ctx, "cancel job", named{"job": id}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
-		if state, err = task.Cancel(ctx, c.tx(tx), id); err != nil {
-			return err
-		}
-		if state == task.StateCancelled || state == task.StateLeased {
-			row.Things = 1
-		}
-		return nil
+	err = c.change(ctx, "cancel job", reason, func(tx pgx.Tx) error {
+		state, err = task.Cancel(ctx, c.tx(tx), id)
+		return err
 	})
 	return state, err
 }
@@ -311,12 +307,9 @@ func (c *Client) CancelJob(ctx context.Context, id uuid.UUID, reason string) (st
 // [task.CancelOrganization] does, and returns how many waited and how many were
 // running.
 func (c *Client) CancelOrganization(ctx context.Context, organizationID, reason string) (waiting, running int, err error) {
-	err = c.change(ctx, "cancel organization", named{"organization_id": organizationID}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
-		if waiting, running, err = task.CancelOrganization(ctx, c.tx(tx), organizationID); err != nil {
-			return err
-		}
-		row.Things = int64(waiting + running)
-		return nil
+	err = c.change(ctx, "cancel organization", reason, func(tx pgx.Tx) error {
+		waiting, running, err = task.CancelOrganization(ctx, c.tx(tx), organizationID)
+		return err
 	})
 	return waiting, running, err
 }
@@ -325,9 +318,8 @@ func (c *Client) CancelOrganization(ctx context.Context, organizationID, reason 
 // Its dead letter is gone then, and what had failed is among its [JobDetail.Lives].
 // The error is [ErrNotDead], [ErrKeyTaken] or [task.ErrNoJob].
 func (c *Client) RetryJob(ctx context.Context, id uuid.UUID, reason string) error {
-	err := c.change(ctx, "retry job", named{"job": id}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
+	err := c.change(ctx, "retry job", reason, func(tx pgx.Tx) error {
 		redriven, refused, err := c.store.RedriveLetters(ctx, tx, []uuid.UUID{id}, uuid.Nil, nil)
-		row.Things = int64(len(redriven))
 		switch {
 		case err != nil:
 			return err
@@ -353,8 +345,8 @@ func (c *Client) RetryJob(ctx context.Context, id uuid.UUID, reason string) erro
 // which is pending, or blocked where it has to wait for its turn all the same.
 // The error is [ErrNoWait] or [task.ErrNoJob]. To run a dead job, see [Client.RetryJob].
 func (c *Client) RunJobNow(ctx context.Context, id uuid.UUID, reason string) (state task.State, err error) {
-	err = c.change(ctx, "run job now", named{"job": id}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
-		answer, changed, err := c.store.RunJobNow(ctx, tx, id)
+	err = c.change(ctx, "run job now", reason, func(tx pgx.Tx) error {
+		answer, err := c.store.RunJobNow(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -362,9 +354,6 @@ func (c *Client) RunJobNow(ctx context.Context, id uuid.UUID, reason string) (st
 		case "":
 			return task.ErrNoJob
 		case task.StatePending, task.StateBlocked:
-			if changed { // it was not due already
-				row.Things = 1
-			}
 			return nil
 		}
 		return fmt.Errorf("job %s is %s: %w", id, state, ErrNoWait)

@@ -101,7 +101,7 @@ func TestRedriveSurvivesItsProcess(t *testing.T) {
 	require.Equal(t, letters, query[int](t, pool, `SELECT count(DISTINCT id) FROM pawl.ready`))
 	require.Equal(t, letters, query[int](t, pool, `SELECT count(*) FROM pawl.ready`))
 	require.Equal(t, letters, query[int](t, pool, `SELECT count(*) FROM pawl.redriven`))
-	require.Equal(t, letters, query[int](t, pool, `SELECT things FROM pawl.audit`))
+	require.Equal(t, letters, query[int](t, pool, `SELECT sum(things) FROM pawl.audit`))
 	booksAddUp(t, pool)
 }
 

@@ -50,9 +50,8 @@ func (c *Client) PauseQueue(ctx context.Context, queue, reason string) (changed 
 	if queue == "" {
 		return false, fmt.Errorf("%w: no queue is named", ErrInvalid)
 	}
-	err = c.change(ctx, "pause queue", named{"queue": queue}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
+	err = c.change(ctx, "pause queue", reason, func(tx pgx.Tx) error {
 		changed, err = task.Pause(ctx, c.tx(tx), queue)
-		row.Things = one(changed)
 		return err
 	})
 	return changed, err
@@ -61,19 +60,11 @@ func (c *Client) PauseQueue(ctx context.Context, queue, reason string) (changed 
 // ResumeQueue lets workers claim from a paused queue again. It reports whether
 // the queue was paused.
 func (c *Client) ResumeQueue(ctx context.Context, queue, reason string) (changed bool, err error) {
-	err = c.change(ctx, "resume queue", named{"queue": queue}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
+	err = c.change(ctx, "resume queue", reason, func(tx pgx.Tx) error {
 		changed, err = task.Resume(ctx, c.tx(tx), queue)
-		row.Things = one(changed)
 		return err
 	})
 	return changed, err
-}
-
-func one(changed bool) int64 {
-	if changed {
-		return 1
-	}
-	return 0
 }
 
 // Worker is a worker process.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,9 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/task"
 )
 
 // RedriveOptions say how dead letters are made to run again.
+//
+// Values of [DeadFilter.Args] that are of fields which are not to be shown are not
+// written down with the redrive, nor in the audit: see [Client.ContinueRedrive].
 type RedriveOptions struct {
 	// Filter says which: of the letters that are there as the redrive starts.
 	Filter DeadFilter
@@ -54,9 +59,14 @@ type Redrive struct {
 
 	Redriven  int64 `json:"redriven"`  // jobs that were made of letters
 	Refused   int64 `json:"refused"`   // letters that stay, since another job has their idempotency key
+	Skipped   int64 `json:"skipped"`   // letters that somebody had locked, or removed just then
 	Completed int64 `json:"completed"` // of the redriven ones
 	Failed    int64 `json:"failed"`    // dead again
 	Cancelled int64 `json:"cancelled"` // or removed by retention before anybody looked
+
+	// Trouble is what keeps the redrive from going on just now, for who follows it:
+	// it is tried again.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // RedriveState is where a redrive is.
@@ -93,6 +103,12 @@ const (
 	maxRate = 1_000_000
 	// redrivePoll is how often a redrive looks for ends.
 	redrivePoll = 200 * time.Millisecond
+	// maxTroubles is how many tries in a row may fail, for reasons of the moment,
+	// before a redrive is left for somebody to go on with; maxTrouble is how long it
+	// waits between the last ones. All in all it is about as long as a database takes
+	// that fails over to another node.
+	maxTroubles = 10
+	maxTrouble  = 10 * time.Second
 )
 
 // Redrive makes dead letters run again, as jobs with the ids that they had, and
@@ -101,10 +117,18 @@ const (
 // redrive is stands in the database: when its process ends in the middle,
 // [Client.ContinueRedrive] goes on, and no letter runs twice.
 //
-// A job that dies again becomes a new dead letter, which this redrive leaves
-// alone. The error is [ErrStopped] when too many of them failed, [ErrNoFilter],
-// [ErrInvalid], or the end of ctx; with all but the middle two the redrive is
-// returned too.
+// Letters that could not be redriven, since somebody had them locked or another job
+// had their key, are tried once more at the end. What is [Redrive.Refused] and
+// [Redrive.Skipped] then, stays dead. A job that dies again becomes a new dead
+// letter, which this redrive leaves alone.
+//
+// A step that fails for a reason of the moment, such as a lock, a deadlock or a
+// connection that was cut, is tried again after a while; [Redrive.Trouble] says so.
+// Once ten tries in a row have failed, the error is the last one's.
+//
+// Otherwise the error is [ErrStopped] when too many of the jobs failed, the end of
+// ctx, [ErrNoFilter], [ErrInvalid] or [ErrRedacted]; with all but the last three the
+// redrive is returned too.
 func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, error) {
 	if _, err := opts.Filter.target(); err != nil {
 		return nil, err
@@ -119,12 +143,8 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 	case opts.Attempts < 0 || opts.Attempts > store.MaxAttempts:
 		return nil, fmt.Errorf("%w: %d attempts; give up to %d", ErrInvalid, opts.Attempts, store.MaxAttempts)
 	}
-	filter, err := json.Marshal(opts.Filter)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
 	row := &store.RedriveRow{
-		ID: newID(), Filter: filter, By: c.by, Reason: opts.Reason, Canary: opts.Canary, Rate: opts.Rate, StopShare: opts.StopAt, State: store.RedriveRunning,
+		ID: newID(), By: c.by, Reason: opts.Reason, Canary: opts.Canary, Rate: opts.Rate, StopShare: opts.StopAt, State: store.RedriveRunning,
 	}
 	if opts.Canary > 0 {
 		row.State = store.RedriveCanary
@@ -132,23 +152,47 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 	if opts.Attempts > 0 {
 		row.Attempts = &opts.Attempts
 	}
-	if err := c.store.Change(ctx, func(tx pgx.Tx) error { return c.store.StartRedrive(ctx, tx, row) }); err != nil {
-		return nil, wrap("redrive dead letters", err)
+	var given []ArgFilter // what is not written down
+	if err := c.read(ctx, "redrive dead letters", func(r *store.Reading) error {
+		shown, err := opts.Filter.redacted(ctx, r)
+		if err != nil {
+			return err
+		}
+		for i, a := range shown.Args {
+			if a.Redacted {
+				given = append(given, opts.Filter.Args[i])
+			}
+		}
+		row.Filter, err = json.Marshal(shown)
+		return err
+	}); err != nil {
+		return nil, err
 	}
-	return c.follow(ctx, row.ID, opts)
+	if err := c.change(ctx, "redrive dead letters", opts.Reason, func(tx pgx.Tx) error { return c.store.StartRedrive(ctx, tx, row) }); err != nil {
+		return nil, err
+	}
+	return c.follow(ctx, row.ID, opts, given)
 }
 
 // ContinueRedrive goes on with a redrive whose process has ended in the middle, or
 // that was stopped for its failures: in that case what has failed until now counts
 // no more. The filter and the other settings are those that it was started with;
-// of opts only Wait and Progress are used. The error is as for [Client.Redrive], or
-// [ErrNoRedrive] where there is none of that id, or it is done.
+// of opts only Wait and Progress are used, and Filter.Args.
+//
+// Those have to be the values of the filter that were not written down, since they
+// are of fields that are not to be shown, and no others: the error is [ErrRedacted]
+// where one is missing. That they are those of the beginning nobody knows but the
+// caller. Otherwise the error is as for [Client.Redrive], or [ErrNoRedrive] where
+// there is none of that id, or it is done.
 func (c *Client) ContinueRedrive(ctx context.Context, id uuid.UUID, opts RedriveOptions) (*Redrive, error) {
+	if _, err := checkArgs(opts.Filter.Args); err != nil {
+		return nil, err
+	}
 	// What has ended unseen since it was stopped is of before, too.
 	if err := c.store.RedriveEnds(ctx, id); err != nil {
 		return nil, wrap("continue a redrive", err)
 	}
-	err := c.store.Change(ctx, func(tx pgx.Tx) error {
+	err := c.change(ctx, "continue a redrive", "", func(tx pgx.Tx) error {
 		row, err := c.store.LockRedrive(ctx, tx, id)
 		switch {
 		case store.IsNoRow(err):
@@ -157,15 +201,23 @@ func (c *Client) ContinueRedrive(ctx context.Context, id uuid.UUID, opts Redrive
 			return err
 		case row.State == store.RedriveDone:
 			return fmt.Errorf("redrive %s is done: %w", id, ErrNoRedrive)
-		case row.State == store.RedriveStopped:
+		}
+		filter, err := filterOf(row)
+		if err == nil {
+			_, err = filter.complete(opts.Filter.Args)
+		}
+		if err != nil {
+			return fmt.Errorf("the filter of redrive %s: %w", id, err)
+		}
+		if row.State == store.RedriveStopped {
 			return c.store.ResumeRedrive(ctx, tx, id)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, wrap("continue a redrive", err)
+		return nil, err
 	}
-	return c.follow(ctx, id, opts)
+	return c.follow(ctx, id, opts, opts.Filter.Args)
 }
 
 // Redrives returns the newest redrives, at most so many.
@@ -182,15 +234,26 @@ func (c *Client) Redrives(ctx context.Context, most int) ([]Redrive, error) {
 }
 
 func redriveOf(r *store.RedriveRow) *Redrive {
-	x := &Redrive{
+	filter, err := filterOf(r)
+	if err != nil {
+		filter = DeadFilter{Message: string(r.Filter)}
+	}
+	return &Redrive{
 		ID: r.ID, By: r.By, Reason: r.Reason, Canary: r.Canary, Rate: r.Rate, StopAt: r.StopShare, State: RedriveState(r.State),
-		StartedAt: r.StartedAt.UTC(), EndedAt: at(r.EndedAt), Redriven: r.Redriven, Refused: r.Refused,
-		Completed: r.Completed, Failed: r.Failed, Cancelled: r.Cancelled,
+		StartedAt: r.StartedAt.UTC(), EndedAt: at(r.EndedAt), Redriven: r.Redriven, Refused: r.Refused, Skipped: r.Skipped,
+		Completed: r.Completed, Failed: r.Failed, Cancelled: r.Cancelled, Filter: filter,
 	}
-	if err := json.Unmarshal(r.Filter, &x.Filter); err != nil { // by hand, or of a later version
-		x.Filter = DeadFilter{Message: string(r.Filter)}
+}
+
+// filterOf is the filter as it was written down. Of one that was made by hand or by a
+// later version something may be unknown here, without which it would mean more.
+func filterOf(r *store.RedriveRow) (f DeadFilter, err error) {
+	d := json.NewDecoder(bytes.NewReader(r.Filter))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return f, fmt.Errorf("%w: read its filter: %w", ErrNoRedrive, err)
 	}
-	return x
+	return f, nil
 }
 
 // follower drives one redrive.
@@ -198,26 +261,35 @@ type follower struct {
 	c        *Client
 	id       uuid.UUID
 	progress func(Redrive)
+	note     store.Note
+	given    []ArgFilter // values of the filter that were not written down
 	last     *Redrive
 	open     int64 // released, and not seen to have ended
 	failed   int64 // before it was stopped and somebody went on: that counts no more
 	ended    int64 // before
 	nextLook time.Time
+	troubles int  // tries in a row that failed
+	again    bool // the second pass begins, and somebody had letters locked
 }
 
 // follow drives a redrive until it has ended.
-func (c *Client) follow(ctx context.Context, id uuid.UUID, opts RedriveOptions) (*Redrive, error) {
-	f := &follower{c: c, id: id, progress: opts.Progress}
+func (c *Client) follow(ctx context.Context, id uuid.UUID, opts RedriveOptions, given []ArgFilter) (*Redrive, error) {
+	f := &follower{c: c, id: id, progress: opts.Progress, note: c.note(""), given: given}
 	poll := time.NewTicker(redrivePoll)
 	defer poll.Stop()
-	if err := f.look(ctx); err != nil {
-		return f.last, err
-	}
-	began, before := time.Now(), f.last.Redriven // the rate counts from here
+	var (
+		began  time.Time // the rate counts from here
+		before int64
+	)
 	for {
 		run := f.last
 		var err error
 		switch {
+		case run == nil:
+			if err = f.look(ctx); err == nil {
+				began, before = time.Now(), f.last.Redriven
+				f.note.Reason = f.last.Reason
+			}
 		case run.State == RedriveStopped:
 			return run, fmt.Errorf("redrive %s: %w: %d of %d that have ended", id, ErrStopped, run.Failed, run.Ended())
 		case run.State == RedriveDone:
@@ -236,19 +308,62 @@ func (c *Client) follow(ctx context.Context, id uuid.UUID, opts RedriveOptions) 
 			}
 		default:
 			want := f.want(time.Since(began), before)
-			if want == 0 || run.StopAt > 0 && f.open >= maxOpen {
+			if want == 0 || f.again || run.StopAt > 0 && f.open >= maxOpen {
+				f.again = false // who had them locked is done soon
 				err = f.pause(ctx, poll)
 				break
 			}
 			err = f.step(ctx, want)
 		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
+		if err = f.weather(ctx, err); err != nil {
 			return f.last, err
 		}
 	}
+}
+
+// weather waits where a try has failed for a reason of the moment, unless too many
+// have. The error is the one that ends the redrive, here.
+func (f *follower) weather(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		f.troubles = 0
+		return ctx.Err()
+	case ctx.Err() != nil:
+		return err
+	}
+	switch task.Classify(err).Class {
+	case task.ClassTransient, task.ClassTimeout: // not of ctx
+	default:
+		return err
+	}
+	f.troubles++
+	delay, more := troubleDelay(f.troubles)
+	if !more {
+		return fmt.Errorf("redrive %s has failed %d times in a row; go on with it later: %w", f.id, f.troubles, err)
+	}
+	if f.last != nil {
+		f.last.Trouble = err.Error()
+		if f.progress != nil {
+			f.progress(*f.last)
+		}
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	// A commit whose answer was lost may have been one. Where this fails too, so does
+	// the next try.
+	_ = f.look(ctx)
+	return nil
+}
+
+// troubleDelay is how long to wait after so many failures in a row, and false after
+// the last one.
+func troubleDelay(failures int) (time.Duration, bool) {
+	return min(redrivePoll<<(failures-1), maxTrouble), failures < maxTroubles
 }
 
 // want is how many may be released now.
@@ -280,8 +395,8 @@ func (f *follower) tooMany() bool {
 
 // step releases some letters, in one transaction with the audit.
 func (f *follower) step(ctx context.Context, want int) error {
-	c := f.c
-	err := c.store.Change(ctx, func(tx pgx.Tx) error {
+	c, again := f.c, false
+	err := c.store.Change(ctx, f.note, func(tx pgx.Tx) error {
 		row, err := c.store.LockRedrive(ctx, tx, f.id)
 		if err != nil || row.State != string(f.last.State) {
 			return err // somebody else has gone on with it
@@ -291,9 +406,12 @@ func (f *follower) step(ctx context.Context, want int) error {
 				return nil
 			}
 		}
-		var filter DeadFilter
-		if err := json.Unmarshal(row.Filter, &filter); err != nil {
-			return fmt.Errorf("%w: read its filter: %w", ErrNoRedrive, err)
+		filter, err := filterOf(row)
+		if err != nil {
+			return err
+		}
+		if filter, err = filter.complete(f.given); err != nil {
+			return err
 		}
 		letters, err := filter.target()
 		if err != nil {
@@ -307,22 +425,18 @@ func (f *follower) step(ctx context.Context, want int) error {
 		case step.More:
 		case row.State == store.RedriveCanary && row.Redriven+int64(len(step.Redriven)) > 0:
 			err = c.store.SetRedriveCanary(ctx, tx, f.id)
+		case row.Pass == 1:
+			again = row.Skipped+int64(step.Skipped) > 0
+			err = c.store.RepeatRedrive(ctx, tx, f.id)
 		default:
 			err = c.store.SetRedriveState(ctx, tx, f.id, store.RedriveDone)
 		}
-		if err != nil {
-			return err
-		}
-		if len(step.Redriven) == 0 {
-			return nil
-		}
-		audit := c.auditRow("redrive dead letters", named{"redrive": f.id, "filter": filter}, row.Reason)
-		audit.ID, audit.Things = f.id, int64(len(step.Redriven))
-		return c.store.RecordAudit(ctx, tx, audit)
+		return err
 	})
 	if err != nil {
 		return wrap("redrive dead letters", err)
 	}
+	f.again = again
 	return f.look(ctx)
 }
 
@@ -338,7 +452,10 @@ func (f *follower) look(ctx context.Context) error {
 	}
 	err := f.c.read(ctx, "follow a redrive", func(r *store.Reading) error {
 		row, err := r.Redrive(ctx, f.id)
-		if err == nil {
+		switch {
+		case store.IsNoRow(err): // retention has taken it
+			return fmt.Errorf("redrive %s: %w", f.id, ErrNoRedrive)
+		case err == nil:
 			f.last, f.failed, f.ended = redriveOf(row), row.ForgivenFailed, row.ForgivenEnded
 		}
 		return err
@@ -354,7 +471,7 @@ func (f *follower) look(ctx context.Context) error {
 }
 
 func (f *follower) set(ctx context.Context, state RedriveState) error {
-	err := f.c.store.Change(ctx, func(tx pgx.Tx) error {
+	err := f.c.store.Change(ctx, f.note, func(tx pgx.Tx) error {
 		row, err := f.c.store.LockRedrive(ctx, tx, f.id)
 		if err != nil || row.State != string(f.last.State) {
 			return err

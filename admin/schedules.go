@@ -160,8 +160,7 @@ func changeAt(end time.Time, zone *time.Location) *ClockChange {
 
 // RunScheduleNow asks for one job of a schedule as [task.RunNow] does.
 func (c *Client) RunScheduleNow(ctx context.Context, kind, reason string) error {
-	return c.change(ctx, "run schedule now", named{"kind": kind}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
-		row.Things = 1
+	return c.change(ctx, "run schedule now", reason, func(tx pgx.Tx) error {
 		return task.RunNow(ctx, c.tx(tx), kind)
 	})
 }
@@ -169,9 +168,8 @@ func (c *Client) RunScheduleNow(ctx context.Context, kind, reason string) error 
 // PauseSchedule stops the ticks of a kind as [task.PauseSchedule] does. It reports
 // whether the schedule was not paused already.
 func (c *Client) PauseSchedule(ctx context.Context, kind, reason string) (changed bool, err error) {
-	err = c.change(ctx, "pause schedule", named{"kind": kind}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
+	err = c.change(ctx, "pause schedule", reason, func(tx pgx.Tx) error {
 		changed, err = task.PauseSchedule(ctx, c.tx(tx), kind)
-		row.Things = one(changed)
 		return err
 	})
 	return changed, err
@@ -180,9 +178,8 @@ func (c *Client) PauseSchedule(ctx context.Context, kind, reason string) (change
 // ResumeSchedule lets a paused schedule tick again. It reports whether it was
 // paused.
 func (c *Client) ResumeSchedule(ctx context.Context, kind, reason string) (changed bool, err error) {
-	err = c.change(ctx, "resume schedule", named{"kind": kind}, reason, func(tx pgx.Tx, row *store.AuditRow) error {
+	err = c.change(ctx, "resume schedule", reason, func(tx pgx.Tx) error {
 		changed, err = task.ResumeSchedule(ctx, c.tx(tx), kind)
-		row.Things = one(changed)
 		return err
 	})
 	return changed, err

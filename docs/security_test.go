@@ -24,7 +24,8 @@ func TestSecurity(t *testing.T) {
 			sql = append(sql, strings.ReplaceAll(b.text, "shop_", own))
 		}
 	}
-	require.Len(t, sql, 3)
+	require.Len(t, sql, 4)
+	audit, sql := sql[0], sql[1:]
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
@@ -53,6 +54,10 @@ func TestSecurity(t *testing.T) {
 	run(`INSERT INTO pawl.kinds (kind, queue, version, capability, priority, max_attempts, keyed, updated_at) VALUES ('ship_order', 'q', 1, 1, 2, 3, false, now()); RESET ROLE`)
 	run(sql[1])
 	run(sql[2])
+	run(audit)
+	var by, verb string
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT made_by, verb FROM pawl.audit`).Scan(&by, &verb))
+	require.Equal(t, []string{"ada", "pause queue"}, []string{by, verb})
 	var owners, jobs int
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(DISTINCT relowner) FROM pg_class WHERE relnamespace = 'pawl'::regnamespace), (SELECT count(*) FROM pawl.jobs)`).Scan(&owners, &jobs))
 	require.Equal(t, 1, owners)

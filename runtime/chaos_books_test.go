@@ -108,6 +108,10 @@ var chaosChecks = []struct{ what, sql string }{
 	{"a dead letter for each that died, and for no other", `
 		SELECT COALESCE(o.job_id, d.job_id), o.outcome, d.code FROM (SELECT * FROM pawl.outcomes WHERE outcome = 3) o
 		FULL JOIN pawl.dead_letters d ON d.job_id = o.job_id WHERE o.job_id IS NULL OR d.job_id IS NULL`},
+	{"a dead letter has what its job was enqueued with", `
+		SELECT d.job_id, d.code FROM pawl.dead_letters d JOIN pawl.jobs j ON j.id = d.job_id
+		WHERE (d.kind, d.queue, d.organization_id, d.idempotency_key, d.order_key, d.trace_context, d.args::text)
+			IS DISTINCT FROM (j.kind, j.queue, j.organization_id, j.idempotency_key, j.order_key, j.trace_context, j.args::text)`},
 	{"nothing is left", `
 		SELECT 'ready', id::text FROM pawl.ready UNION ALL SELECT 'lease', token::text FROM pawl.leases
 		UNION ALL SELECT 'turn', encode(order_key, 'hex') FROM pawl.order_turns UNION ALL SELECT 'ordered', job_id::text FROM pawl.ordered

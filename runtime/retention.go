@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,7 @@ const (
 	DefaultHistory        = 7 * 24 * time.Hour
 	DefaultDeadLetters    = 30 * 24 * time.Hour
 	DefaultArchive        = 90 * 24 * time.Hour
+	DefaultAudit          = 365 * 24 * time.Hour
 	DefaultRetentionEvery = time.Hour
 )
 
@@ -68,6 +70,13 @@ type Retention struct {
 	// Archive is how long they are kept there, counted from the move; 90 days
 	// where zero.
 	Archive time.Duration
+	// Redrives is how long redrives are kept, counted from when something last changed
+	// in them, and the former lives of jobs, counted from when they were made to run
+	// again; as long as DeadLetters where zero.
+	Redrives time.Duration
+	// Audit is how long a row of the audit is kept after something was last added to
+	// it; 365 days where zero, at least 30.
+	Audit time.Duration
 	// Every is how often the workers of a database make a pass, one of them at a
 	// time; an hour where zero.
 	Every time.Duration
@@ -79,6 +88,8 @@ func (r Retention) withDefaults() (Retention, error) {
 	r.Events = cmp.Or(r.Events, r.History)
 	r.DeadLetters = cmp.Or(r.DeadLetters, DefaultDeadLetters)
 	r.Archive = cmp.Or(r.Archive, DefaultArchive)
+	r.Redrives = cmp.Or(r.Redrives, r.DeadLetters)
+	r.Audit = cmp.Or(r.Audit, DefaultAudit)
 	r.Every = cmp.Or(r.Every, DefaultRetentionEvery)
 	switch {
 	case r.History > 0 && r.History < day:
@@ -92,6 +103,8 @@ func (r Retention) withDefaults() (Retention, error) {
 		return r, wrong("Retention.Outcomes is %v, shorter than History %v: a job is kept with its outcome", r.Outcomes, r.History)
 	case r.History < 0 && r.ArchiveFinished:
 		return r, wrong("Retention.ArchiveFinished is set, and History is for ever: jobs are archived when their History is over")
+	case r.Audit > 0 && r.Audit < store.MinAudit:
+		return r, wrong("Retention.Audit is %v: use %v or more, or a negative duration to keep the audit for ever", r.Audit, store.MinAudit)
 	case r.Every < time.Millisecond:
 		return r, wrong("Retention.Every is %v: use a millisecond or more", r.Every)
 	}
@@ -107,6 +120,8 @@ type RetentionStats struct {
 	Archived    int64 // finished jobs
 	DeadLetters int64
 	Keys        int64 // idempotency keys that had expired
+	Redrives    int64 // and former lives of jobs
+	Audit       int64 // rows
 
 	Emptied int64 // days of a table
 	Dropped int64 // empty days of a table
@@ -303,17 +318,32 @@ func (p *pass) remove(l store.Leaf) {
 	})
 }
 
-// purge removes dead letters and idempotency keys whose time is over.
+// purge removes what is over row by row: dead letters, what operators have done, and
+// idempotency keys.
 func (p *pass) purge() {
-	for left := p.keep.DeadLetters > 0; left; {
-		ok := p.step("remove old dead letters", func(ctx context.Context) error {
-			removed, err := p.w.store.PurgeDeadLetters(ctx, p.keep.DeadLetters, purgeBatch)
-			p.w.counters.retention.deadLetters.Add(int64(removed))
+	c, s := &p.w.counters.retention, p.w.store
+	p.batches("remove old dead letters", p.keep.DeadLetters, &c.deadLetters, s.PurgeDeadLetters)
+	// Lives after their redrives, which some of them stay for.
+	p.batches("remove old redrives", p.keep.Redrives, &c.redrives, s.PurgeRedrives)
+	p.batches("remove former lives of jobs", p.keep.Redrives, &c.redrives, s.PurgeLives)
+	p.batches("remove old rows of the audit", p.keep.Audit, &c.audit, s.PurgeAudit)
+	p.keys()
+}
+
+// batches removes what is older than keep, in transactions of a few rows each.
+func (p *pass) batches(what string, keep time.Duration, count *atomic.Int64, purge func(context.Context, time.Duration, int) (int, error)) {
+	for left := keep > 0; left; {
+		ok := p.step(what, func(ctx context.Context) error {
+			removed, err := purge(ctx, keep, purgeBatch)
+			count.Add(int64(removed))
 			left = removed == purgeBatch
 			return err
 		})
 		left = left && ok
 	}
+}
+
+func (p *pass) keys() {
 	for block, left := 0, true; left; block += keyBlocks {
 		ok := p.step("remove idempotency keys that have expired", func(ctx context.Context) error {
 			removed, blocks, err := p.w.store.PurgeKeys(ctx, block, keyBlocks)

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawlgo/pawl/admin"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/internal/testdb"
 	"github.com/pawlgo/pawl/migrations"
@@ -45,6 +46,9 @@ func age(t *testing.T, pool *pgxpool.Pool, days int) {
 		UPDATE pawl.leases SET days = ARRAY(SELECT d.day - %[1]d FROM unnest(days) WITH ORDINALITY d(day, n) ORDER BY d.n);
 		UPDATE pawl.idempotency_keys SET job_day = job_day - %[1]d, expires_at = expires_at - interval '%[1]d days';
 		UPDATE pawl.dead_letters SET died_at = died_at - interval '%[1]d days';
+		UPDATE pawl.redrives SET started_at = started_at - interval '%[1]d days', ended_at = ended_at - interval '%[1]d days', last_at = last_at - interval '%[1]d days';
+		UPDATE pawl.redriven SET redriven_at = redriven_at - interval '%[1]d days', died_at = died_at - interval '%[1]d days';
+		UPDATE pawl.audit SET began_at = began_at - interval '%[1]d days', last_at = last_at - interval '%[1]d days';
 	END $$`, days))
 }
 
@@ -102,12 +106,14 @@ func TestRetentionConfig(t *testing.T) {
 		"Retention.Outcomes is 24h0m0s, and History is for ever":       {History: -1, Outcomes: 24 * time.Hour},
 		"Retention.ArchiveFinished is set, and History is for ever":    {History: -1, ArchiveFinished: true},
 		"Retention.Every is -1s: use a millisecond or more":            {Every: -time.Second},
+		"Retention.Audit is 719h0m0s: use 720h0m0s or more":            {Audit: 719 * time.Hour},
 	} {
 		_, err := pawlrt.New(pool, pawlrt.Config{Tables: tables, Retention: r})
 		require.ErrorIs(t, err, pawlrt.ErrConfig, message)
 		require.ErrorContains(t, err, message)
 	}
-	for _, r := range []pawlrt.Retention{{}, {History: -1}, {History: 24 * time.Hour}, {Outcomes: -1}, {DeadLetters: -1, Archive: -1, ArchiveFinished: true}} {
+	for _, r := range []pawlrt.Retention{{}, {History: -1}, {History: 24 * time.Hour}, {Outcomes: -1}, {DeadLetters: -1, Archive: -1, ArchiveFinished: true},
+		{Audit: 30 * 24 * time.Hour}, {Audit: -1, Redrives: time.Hour}} {
 		_, err := pawlrt.New(pool, pawlrt.Config{Tables: tables, Retention: r})
 		require.NoError(t, err)
 	}
@@ -176,6 +182,63 @@ func TestPlateau(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, total, ran.Load())
+}
+
+// What operators have done has its plateau as well: redrives and former lives that
+// of the dead letters, and the audit its own.
+func TestPlateauOfOperations(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Migrated(t)
+	const letters = 20
+	k := kind("k", "q")
+	config := pawlrt.Config{Tables: []task.Table{table(k, func(context.Context, *task.Job[args]) error { return nil })},
+		Retention: often(pawlrt.Retention{DeadLetters: 10 * 24 * time.Hour, Audit: 40 * 24 * time.Hour})}
+	c := admin.New(pool, admin.Options{By: "the nightly redrive"})
+	var runs []uuid.UUID
+	for d := range 60 {
+		exec(t, pool, `INSERT INTO pawl.dead_letters (job_id, kind, queue, version, capability, priority, organization_id, attempts, max_attempts, code, summary, enqueued_at, died_at, args)
+			SELECT gen_random_uuid(), 'k', 'q', 1, $1, 2, '', 1, 3, 'x', 'y', clock_timestamp(), clock_timestamp(), '{}' FROM generate_series(1, $2)`, int64(k.Capabilities[0].ID), letters)
+		run, err := c.Redrive(t.Context(), admin.RedriveOptions{Filter: admin.DeadFilter{All: true}})
+		require.NoError(t, err)
+		require.EqualValues(t, letters, run.Redriven)
+		runs = append(runs, run.ID)
+		if d%3 == 0 { // its process was killed, and nobody went on
+			exec(t, pool, `UPDATE pawl.redrives SET state = 'running', ended_at = NULL WHERE id = $1`, run.ID)
+		}
+		if d%5 != 4 {
+			age(t, pool, 1)
+			continue
+		}
+		w := start(t, pool, config)
+		testdb.Eventually(t, slow, "the jobs", func() bool { return query[int](t, pool, `SELECT count(*) FROM pawl.ready`) == 0 })
+		passes(t, w, 2)
+		require.NoError(t, w.shutdown(t))
+		require.Zero(t, w.Stats().Retention.Errors)
+		require.Equal(t, min(d+1, 10), query[int](t, pool, `SELECT count(*) FROM pawl.redrives`))
+		require.Equal(t, min(d+1, 10)*letters, query[int](t, pool, `SELECT count(*) FROM pawl.redriven`))
+		require.Equal(t, min(d+1, 40), query[int](t, pool, `SELECT count(*) FROM pawl.audit`))
+		if d > 40 {
+			require.EqualValues(t, 5*letters+5, w.Stats().Retention.Redrives)
+			require.EqualValues(t, 5, w.Stats().Retention.Audit)
+		}
+		age(t, pool, 1)
+	}
+	left, err := c.Redrives(t.Context(), 100)
+	require.NoError(t, err)
+	require.Len(t, left, 10)
+	require.Equal(t, runs[59], left[0].ID)
+
+	// A redrive in which something still happens stays, and so do those of its lives
+	// that are still to be counted.
+	exec(t, pool, `UPDATE pawl.redriven SET outcome = NULL WHERE redrive = $1`, runs[59])
+	age(t, pool, 100)
+	exec(t, pool, `UPDATE pawl.redrives SET last_at = now() WHERE id = $1`, runs[59])
+	w := start(t, pool, config)
+	testdb.Eventually(t, slow, "the others to go", func() bool { return query[int](t, pool, `SELECT count(*) FROM pawl.redriven`) == letters })
+	passes(t, w, 2)
+	require.Equal(t, letters, query[int](t, pool, `SELECT count(*) FROM pawl.redriven WHERE redrive = $1`, runs[59]))
+	require.Equal(t, 1, query[int](t, pool, `SELECT count(*) FROM pawl.redrives`))
+	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM pawl.audit`))
 }
 
 // daysAhead are the partitions that there are before their day has come.

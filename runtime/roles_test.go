@@ -150,7 +150,7 @@ func TestRolesAreRefused(t *testing.T) {
 			`UPDATE pawl.jobs SET args = '{}'`, `TRUNCATE pawl.outcomes`, `TRUNCATE pawl.jobs`, `DROP TABLE pawl.jobs`,
 			`DELETE FROM pawl.outcomes`, `INSERT INTO pawl.audit DEFAULT VALUES`, `SELECT pawl.truncate_leaf('pawl.jobs', 1)`, `CREATE TABLE pawl.x (n int)`,
 			`CREATE FUNCTION pawl.x() RETURNS int LANGUAGE sql RETURN 1`, `SELECT pawl.redrive('{}', NULL, NULL)`, `ALTER FUNCTION pawl.claim RENAME TO c`,
-			`SELECT pawl.record_audit(gen_random_uuid(), 'me', 'v', '{}', 1, '')`, `UPDATE pawl.migrations SET version = 0`,
+			`SELECT pawl.audited('v', '{}', 1, false)`, `DELETE FROM pawl.audit`, `UPDATE pawl.migrations SET version = 0`,
 		},
 		testdb.Producer: {
 			`SELECT FROM pawl.jobs`, `SELECT args FROM pawl.jobs`, `INSERT INTO pawl.jobs DEFAULT VALUES`, `INSERT INTO pawl.ready DEFAULT VALUES`, `DELETE FROM pawl.ready`,

@@ -70,7 +70,7 @@ type counters struct {
 	schedule  scheduleCounters
 	database  samples
 	retention struct {
-		passes, moved, archived, deadLetters, keys, emptied, dropped, putOff, errors atomic.Int64
+		passes, moved, archived, deadLetters, keys, redrives, audit, emptied, dropped, putOff, errors atomic.Int64
 	}
 }
 
@@ -94,8 +94,8 @@ func (w *Worker) Stats() Stats {
 		Database:  c.database.snapshot(),
 		Retention: RetentionStats{
 			Passes: c.retention.passes.Load(), Moved: c.retention.moved.Load(), Archived: c.retention.archived.Load(),
-			DeadLetters: c.retention.deadLetters.Load(), Keys: c.retention.keys.Load(), Emptied: c.retention.emptied.Load(),
-			Dropped: c.retention.dropped.Load(), PutOff: c.retention.putOff.Load(), Errors: c.retention.errors.Load(),
+			DeadLetters: c.retention.deadLetters.Load(), Keys: c.retention.keys.Load(), Redrives: c.retention.redrives.Load(), Audit: c.retention.audit.Load(),
+			Emptied: c.retention.emptied.Load(), Dropped: c.retention.dropped.Load(), PutOff: c.retention.putOff.Load(), Errors: c.retention.errors.Load(),
 		},
 		Queues: make(map[string]QueueStats, len(w.queues)),
 	}

@@ -169,7 +169,8 @@ func (a *app) deadRedrive() *cobra.Command {
 		Long: `Make the dead letters of a filter run again, with the ids that their jobs had. With
 --canary, so many run first, and the rest waits until they have ended; with --stop-at
 it stops at that share of failures. How far it is stands in the database: when it is
-interrupted, or stopped, --continue goes on.`,
+interrupted, or stopped, --continue goes on. Values of --arg that are redacted are not
+written down: give those to --continue again.`,
 		Example: `  taskctl dead redrive --message 410 --canary 10 --stop-at 10% --rate 50 --dry-run`,
 		RunE: a.with(func(ctx context.Context, c *admin.Client, _ []string) (err error) {
 			opts.Reason, opts.Progress = a.reason, a.progress()
@@ -177,6 +178,9 @@ interrupted, or stopped, --continue goes on.`,
 			if goOn != "" {
 				id, err := parseID(goOn)
 				if err != nil {
+					return err
+				}
+				if opts.Filter.Args, err = argFlags(filter.args); err != nil {
 					return err
 				}
 				if ok, err := a.confirm("continue redrive %s", id); !ok || err != nil {
@@ -216,7 +220,7 @@ interrupted, or stopped, --continue goes on.`,
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			switch f.Name {
-			case "continue", "wait", "yes", "dry-run":
+			case "continue", "wait", "yes", "dry-run", "arg":
 				return
 			}
 			if f.Changed && err == nil {
@@ -251,6 +255,10 @@ func (a *app) progress() func(admin.Redrive) {
 		last  time.Time
 	)
 	return func(r admin.Redrive) {
+		if r.Trouble != "" {
+			a.hint("it is tried again: %s", r.Trouble)
+			return
+		}
 		if r.State == state && time.Since(last) < progressEvery {
 			return
 		}
@@ -258,7 +266,8 @@ func (a *app) progress() func(admin.Redrive) {
 			a.hint("redrive %s", r.ID)
 		}
 		state, last = r.State, time.Now()
-		a.hint("%-8s released %d, completed %d, failed %d, cancelled %d, refused %d", r.State, r.Redriven, r.Completed, r.Failed, r.Cancelled, r.Refused)
+		a.hint("%-8s released %d, completed %d, failed %d, cancelled %d, refused %d, skipped %d",
+			r.State, r.Redriven, r.Completed, r.Failed, r.Cancelled, r.Refused, r.Skipped)
 	}
 }
 
@@ -272,15 +281,23 @@ func (a *app) redriven(run *admin.Redrive, err error) error {
 		return errors.Join(err, showErr)
 	}
 	if err != nil {
-		a.hint("to go on: taskctl dead redrive --continue %s", run.ID)
+		again := ""
+		for _, f := range run.Filter.Args {
+			if f.Redacted {
+				again += fmt.Sprintf(" --arg %s=VALUE", strings.Join(f.Path, "."))
+			}
+		}
+		a.hint("to go on: taskctl dead redrive --continue %s%s", run.ID, again)
+	} else if run.Skipped > 0 {
+		a.hint("%d dead letters were locked by somebody else, or removed: redrive them again to be sure", run.Skipped)
 	}
 	return err
 }
 
 func redriveTable(all ...admin.Redrive) *table {
-	t := &table{head: []string{"REDRIVE", "STATE", "RELEASED", "COMPLETED", "FAILED", "CANCELLED", "REFUSED", "STARTED", "BY", "REASON"}}
+	t := &table{head: []string{"REDRIVE", "STATE", "RELEASED", "COMPLETED", "FAILED", "CANCELLED", "REFUSED", "SKIPPED", "STARTED", "BY", "REASON"}}
 	for _, r := range all {
-		t.add(ident(r.ID), string(r.State), fmt.Sprint(r.Redriven), fmt.Sprint(r.Completed), fmt.Sprint(r.Failed), fmt.Sprint(r.Cancelled), fmt.Sprint(r.Refused),
+		t.add(ident(r.ID), string(r.State), fmt.Sprint(r.Redriven), fmt.Sprint(r.Completed), fmt.Sprint(r.Failed), fmt.Sprint(r.Cancelled), fmt.Sprint(r.Refused), fmt.Sprint(r.Skipped),
 			moment(r.StartedAt), cell(r.By), cell(or(r.Reason)))
 	}
 	return t

@@ -91,7 +91,7 @@ func exitCode(err error) int {
 		return exitOK
 	case is(errBad):
 		return exitBad
-	case is(errUsage, admin.ErrInvalid, admin.ErrCursor, admin.ErrNoFilter, task.ErrInvalidOption, migrations.ErrSchemaName):
+	case is(errUsage, admin.ErrInvalid, admin.ErrRedacted, admin.ErrCursor, admin.ErrNoFilter, task.ErrInvalidOption, migrations.ErrSchemaName):
 		return exitUsage
 	case is(task.ErrNoJob, task.ErrNoEvent, task.ErrNoSchedule, admin.ErrNoRedrive):
 		return exitNone

@@ -173,7 +173,6 @@ var objects = [...]Object{
 	function("pause", call, none, none, call),
 	function("pause_schedule", call, none, none, call),
 	function("purge_letters", none, none, none, call),
-	function("record_audit", none, none, none, call),
 	function("redrive", none, none, none, call),
 	function("redrive_ends", none, none, none, call),
 	function("resume", call, none, none, call),
@@ -186,6 +185,7 @@ var objects = [...]Object{
 	// The runtime's own.
 	function("acceptable", call, none, none, none),
 	function("archive_jobs", call, none, none, none),
+	function("audited", none, none, none, none), // what changes something calls it, as the owner
 	function("begin_retention", call, none, none, none),
 	function("came_to_nothing", call, none, none, none),
 	function("cancellations", call, none, none, none),
@@ -204,9 +204,12 @@ var objects = [...]Object{
 	function("out_of_range", none, none, none, none), // the enqueue functions call it, as the owner
 	function("pass_on", call, none, none, none),
 	function("pick_aggregates", call, none, none, none),
+	function("purge_audit", call, none, none, none),
 	function("purge_dead_events", call, none, none, none),
 	function("purge_dead_letters", call, none, none, none),
 	function("purge_keys", call, none, none, none),
+	function("purge_lives", call, none, none, none),
+	function("purge_redrives", call, none, none, none),
 	function("record_cancelled", none, none, none, none),
 	function("recover", call, none, none, none),
 	function("rekey", call, none, none, none),
@@ -236,6 +239,7 @@ var objects = [...]Object{
 	function("event_leaves", call, none, call, call),
 	function("event_standing", call, none, call, call),
 	function("fits", call, none, call, call),
+	function("hidden", call, none, call, call),
 	function("integers_of", call, none, call, call),
 	function("is_number", call, none, call, call),
 	function("is_time", call, none, call, call),

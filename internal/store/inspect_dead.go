@@ -62,7 +62,7 @@ func (f *LetterFilter) letters(schema string, newestFirst bool) source {
 	if f.Message != "" {
 		s.where = append(s.where, `position(lower(`+literal(f.Message)+`) IN lower(j.summary)) > 0`)
 	}
-	s.where = append(s.where, argsWhere("j", f.Args)...)
+	s.args(f.Args)
 	return s
 }
 

@@ -103,6 +103,14 @@ type source struct {
 	job string
 	// where is what more there is to ask of a row s and its job j.
 	where []string
+	// params are the parameters from $7 on.
+	params []any
+}
+
+// param adds a parameter, and is how the statement names it.
+func (s *source) param(value string) string {
+	s.params = append(s.params, strings.ReplaceAll(strings.ToValidUTF8(value, "\uFFFD"), "\x00", "\uFFFD"))
+	return fmt.Sprintf("$%d::text", 6+len(s.params))
 }
 
 // jobOf finds the row of a job by its id, and by its day where that is known.
@@ -226,7 +234,7 @@ func sourceOf(schema string, f *JobFilter) (source, error) {
 	if f.ErrorCode != "" && s.name != "errors" && s.name != "dead" {
 		s.where = append(s.where, `(SELECT e.code FROM `+schema+`.job_errors e WHERE e.job_id = s.id ORDER BY e.at DESC, e.attempt DESC LIMIT 1) = `+literal(f.ErrorCode))
 	}
-	s.where = append(s.where, argsWhere("j", f.Args)...)
+	s.args(f.Args)
 	return s, nil
 }
 
@@ -236,17 +244,17 @@ func newestJobs(schema string) string {
 		WHERE (NOT $1::boolean OR j.id < $5::text::uuid) AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL AND $4::timestamptz IS NULL ORDER BY j.id DESC`
 }
 
-// argsWhere are the conditions of paths on a table's column args.
-func argsWhere(table string, filters []ArgFilter) (where []string) {
+// args asks for values in the payload. They are parameters, since the text of a
+// statement is there for everybody to see who may look at the server's sessions.
+func (s *source) args(filters []ArgFilter) {
 	for _, a := range filters {
 		path, err := json.Marshal(a.Path)
 		if err != nil {
 			panic(err) // strings
 		}
-		where = append(where, fmt.Sprintf(`%s.args #> ARRAY(SELECT p FROM jsonb_array_elements_text(%s::jsonb) p) = %s::jsonb`,
-			table, literal(string(path)), literal(string(a.Value))))
+		s.where = append(s.where, fmt.Sprintf(`j.args #> ARRAY(SELECT p FROM jsonb_array_elements_text(%s::jsonb) p) = %s::jsonb`,
+			s.param(string(path)), s.param(string(a.Value))))
 	}
-	return where
 }
 
 // literal quotes a value as a string constant that has the same meaning whatever
@@ -319,7 +327,7 @@ func (r *Reading) scan(ctx context.Context, s source, scan Scan) (*Scanned, erro
 		UNION ALL
 		(SELECT s.nth, s.id::text, s.text, s.n, s.at, (%s)::integer, false FROM scanned s WHERE $6::integer IS NOT NULL ORDER BY s.nth DESC LIMIT 1)
 		ORDER BY 7 DESC, 1`, s.rows, scan.Rows, s.job, where, scan.Limit, onDay, onDay),
-		scan.After != nil, after.Text, after.N, moment(after.At), after.ID.String(), after.Day)
+		append([]any{scan.After != nil, after.Text, after.N, moment(after.At), after.ID.String(), after.Day}, s.params...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -47,19 +46,39 @@ type Reading struct {
 func (o *Operator) Read(ctx context.Context, do func(*Reading) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return explain(pgx.BeginTxFunc(ctx, o.pool, options, func(tx pgx.Tx) error {
-		if err := settings(ctx, tx, "jit", "off", "max_parallel_workers_per_gather", "0", "enable_seqscan", "off",
-			"enable_hashjoin", "off", "enable_mergejoin", "off", "enable_bitmapscan", "off"); err != nil {
+		r, err := o.reading(ctx, tx)
+		if err != nil {
 			return err
 		}
-		return do(&Reading{tx: tx, schema: o.schema, known: o.known})
+		return do(r)
 	}))
 }
 
-// Change runs do in a transaction of its own, at READ COMMITTED.
-func (o *Operator) Change(ctx context.Context, do func(pgx.Tx) error) error {
+// reading is for questions in a transaction. From here on the planner has nothing
+// but walks along indexes, whatever it takes the tables for.
+func (o *Operator) reading(ctx context.Context, tx pgx.Tx) (*Reading, error) {
+	return &Reading{tx: tx, schema: o.schema, known: o.known}, settings(ctx, tx, "jit", "off", "max_parallel_workers_per_gather", "0",
+		"enable_seqscan", "off", "enable_hashjoin", "off", "enable_mergejoin", "off", "enable_bitmapscan", "off")
+}
+
+// Note is what the audit cannot know by itself of a change.
+type Note struct {
+	ID     uuid.UUID       `json:"id"` // of the row; more than one transaction may add to it
+	By     string          `json:"by"`
+	Reason string          `json:"reason"`
+	Filter json.RawMessage `json:"filter,omitempty"` // of a purge
+}
+
+// Change runs do in a transaction of its own, at READ COMMITTED. The functions that
+// change something leave a row in the audit there, which says what the note does.
+func (o *Operator) Change(ctx context.Context, note Note, do func(pgx.Tx) error) error {
+	text, err := json.Marshal(note)
+	if err != nil {
+		return fmt.Errorf("write a note for the audit: %w", err)
+	}
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	return explain(pgx.BeginTxFunc(ctx, o.pool, options, func(tx pgx.Tx) error {
-		if err := settings(ctx, tx, "idle_in_transaction_session_timeout", milliseconds(operatorIdle)); err != nil {
+		if err := settings(ctx, tx, "idle_in_transaction_session_timeout", milliseconds(operatorIdle), "pawl.audit", string(text)); err != nil {
 			return err
 		}
 		return do(tx)
@@ -95,13 +114,6 @@ type AuditRow struct {
 	Target  json.RawMessage `json:"target"`
 	Things  int64           `json:"things"`
 	Reason  string          `json:"reason"`
-}
-
-// RecordAudit writes a row, or adds things to it where there is one of its id.
-func (o *Operator) RecordAudit(ctx context.Context, tx pgx.Tx, row *AuditRow) error {
-	var void pgtype.Text
-	return tx.QueryRow(ctx, `SELECT `+o.schema+`.record_audit($1::text::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::text)::text`,
-		row.ID.String(), row.By, row.Verb, string(row.Target), row.Things, row.Reason).Scan(&void)
 }
 
 // Audits returns the newest rows before one, which is the zero time for all.

@@ -22,11 +22,13 @@ type RedriveRow struct {
 	StopShare float64         `json:"stop_share"`
 	Attempts  *int            `json:"attempts"`
 	State     string          `json:"state"`
+	Pass      int             `json:"pass"`
 	StartedAt time.Time       `json:"started_at"`
 	EndedAt   *time.Time      `json:"ended_at"`
 	Looked    int64           `json:"looked"`
 	Redriven  int64           `json:"redriven"`
-	Refused   int64           `json:"refused"`
+	Refused   int64           `json:"refused"` // of this pass, as Skipped
+	Skipped   int64           `json:"skipped"`
 	Completed int64           `json:"completed"`
 	Failed    int64           `json:"failed"`
 	Cancelled int64           `json:"cancelled"`
@@ -49,8 +51,9 @@ const redriveColumns = `to_jsonb(x) - 'after_died' - 'after_job'`
 // StartRedrive writes down what is about to be redriven: letters that are dead by
 // now.
 func (o *Operator) StartRedrive(ctx context.Context, tx pgx.Tx, r *RedriveRow) error {
-	return tx.QueryRow(ctx, `INSERT INTO `+o.schema+`.redrives (id, filter, made_by, reason, canary, rate, stop_share, attempts, state, started_at)
-		VALUES ($1::text::uuid, $2::text::jsonb, $3::text, $4::text, $5::integer, $6::float8, $7::float8, $8::smallint, $9::text, clock_timestamp())
+	return tx.QueryRow(ctx, `INSERT INTO `+o.schema+`.redrives (id, filter, made_by, reason, canary, rate, stop_share, attempts, state, started_at, last_at)
+		SELECT $1::text::uuid, $2::text::jsonb, $3::text, $4::text, $5::integer, $6::float8, $7::float8, $8::smallint, $9::text, n.now, n.now
+		FROM (SELECT clock_timestamp() AS now OFFSET 0) n
 		RETURNING started_at`,
 		r.ID.String(), string(r.Filter), r.By, r.Reason, r.Canary, r.Rate, r.StopShare, r.Attempts, r.State).Scan(&r.StartedAt)
 }
@@ -67,15 +70,15 @@ func (o *Operator) LockRedrive(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*R
 
 // SetRedriveState sets where a redrive is. One that is stopped or done has ended.
 func (o *Operator) SetRedriveState(ctx context.Context, tx pgx.Tx, id uuid.UUID, state string) error {
-	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET state = $2::text, ended_at = CASE WHEN $2::text IN ('stopped', 'done') THEN clock_timestamp() END
-		WHERE x.id = $1::text::uuid`, id.String(), state)
+	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET last_at = clock_timestamp(), state = $2::text,
+		ended_at = CASE WHEN $2::text IN ('stopped', 'done') THEN clock_timestamp() END WHERE x.id = $1::text::uuid`, id.String(), state)
 	return err
 }
 
 // ResumeRedrive sets a redrive that was stopped running again. What has ended
 // until now does not count for its share of failures any more.
 func (o *Operator) ResumeRedrive(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
-	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET state = 'running', ended_at = NULL, forgiven_failed = x.failed,
+	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET last_at = clock_timestamp(), state = 'running', ended_at = NULL, forgiven_failed = x.failed,
 		forgiven_ended = x.completed + x.failed + x.cancelled WHERE x.id = $1::text::uuid`, id.String())
 	return err
 }
@@ -87,10 +90,19 @@ func (o *Operator) SetRedriveCanary(ctx context.Context, tx pgx.Tx, id uuid.UUID
 	return err
 }
 
+// RepeatRedrive begins the second pass of a redrive, over the letters that the first
+// one has left, which count anew.
+func (o *Operator) RepeatRedrive(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET last_at = clock_timestamp(), pass = 2, after_died = DEFAULT, after_job = DEFAULT, refused = 0, skipped = 0
+		WHERE x.id = $1::text::uuid`, id.String())
+	return err
+}
+
 // RedriveStep is what one step of a redrive did.
 type RedriveStep struct {
 	Redriven []uuid.UUID
 	Refused  []uuid.UUID // another job has their key
+	Skipped  int         // somebody had them locked, or has removed them
 	Looked   int
 	More     bool // there may be more letters of its filter
 }
@@ -118,11 +130,10 @@ func (o *Operator) Redrive(ctx context.Context, tx pgx.Tx, run *RedriveRow, f Le
 		}
 		scan.After = &Place{Source: "letters", At: died.Time, ID: id}
 	}
-	if err := settings(ctx, tx, "enable_seqscan", "off", "enable_bitmapscan", "off", "enable_hashjoin", "off", "enable_mergejoin", "off",
-		"max_parallel_workers_per_gather", "0", "jit", "off"); err != nil {
+	reading, err := o.reading(ctx, tx)
+	if err != nil {
 		return nil, err
 	}
-	reading := &Reading{tx: tx, schema: o.schema}
 	found, err := reading.ScanLetters(ctx, &f, false, scan)
 	if err != nil {
 		return nil, err
@@ -132,14 +143,16 @@ func (o *Operator) Redrive(ctx context.Context, tx pgx.Tx, run *RedriveRow, f Le
 		if step.Redriven, step.Refused, err = o.RedriveLetters(ctx, tx, found.IDs, run.ID, run.Attempts); err != nil {
 			return nil, err
 		}
+		step.Skipped = len(found.IDs) - len(step.Redriven) - len(step.Refused)
 	}
 	var diedAt, jobID any
 	if found.Last != nil {
 		diedAt, jobID = found.Last.At, found.Last.ID.String()
 	}
-	_, err = tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET after_died = COALESCE($2::timestamptz, x.after_died), after_job = COALESCE($3::text::uuid, x.after_job),
-		looked = x.looked + $4::bigint, redriven = x.redriven + $5::bigint, refused = x.refused + $6::bigint WHERE x.id = $1::text::uuid`,
-		run.ID.String(), diedAt, jobID, found.Looked, len(step.Redriven), len(step.Refused))
+	_, err = tx.Exec(ctx, `UPDATE `+o.schema+`.redrives x SET last_at = clock_timestamp(), after_died = COALESCE($2::timestamptz, x.after_died),
+		after_job = COALESCE($3::text::uuid, x.after_job), looked = x.looked + $4::bigint, redriven = x.redriven + $5::bigint, refused = x.refused + $6::bigint,
+		skipped = x.skipped + $7::bigint WHERE x.id = $1::text::uuid`,
+		run.ID.String(), diedAt, jobID, found.Looked, len(step.Redriven), len(step.Refused), step.Skipped)
 	return step, err
 }
 
@@ -183,7 +196,7 @@ func (o *Operator) RedriveEnds(ctx context.Context, id uuid.UUID) error {
 	after := uuid.Nil
 	for {
 		var reached *string
-		err := o.Change(ctx, func(tx pgx.Tx) error {
+		err := o.Change(ctx, Note{}, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, `SELECT reached::text FROM `+o.schema+`.redrive_ends($1::text::uuid, $2::text::uuid, $3::integer)`,
 				id.String(), after.String(), page).Scan(&reached)
 		})
@@ -210,7 +223,10 @@ func (r *Reading) Redrives(ctx context.Context, limit int) ([]RedriveRow, error)
 // Purge removes the next dead letters of a filter that died before a time, the
 // oldest first: at most limit, of the next rows after a place.
 func (o *Operator) Purge(ctx context.Context, tx pgx.Tx, f *LetterFilter, scan Scan) (removed int, found *Scanned, err error) {
-	reading := &Reading{tx: tx, schema: o.schema}
+	reading, err := o.reading(ctx, tx)
+	if err != nil {
+		return 0, nil, err
+	}
 	if found, err = reading.ScanLetters(ctx, f, false, scan); err != nil || len(found.IDs) == 0 {
 		return 0, found, err
 	}
@@ -223,12 +239,11 @@ func (o *Operator) Purge(ctx context.Context, tx pgx.Tx, f *LetterFilter, scan S
 }
 
 // RunJobNow makes a job that waits for its time due, in the caller's transaction,
-// and returns where it stands, empty where there is no trace of it, and whether
-// that has changed anything.
-func (o *Operator) RunJobNow(ctx context.Context, tx pgx.Tx, id uuid.UUID) (state string, changed bool, err error) {
+// and returns where it stands, empty where there is no trace of it.
+func (o *Operator) RunJobNow(ctx context.Context, tx pgx.Tx, id uuid.UUID) (state string, err error) {
 	var answer pgtype.Text
-	err = tx.QueryRow(ctx, `SELECT x.state, x.changed FROM `+o.schema+`.run_now($1::text::uuid) x`, id.String()).Scan(&answer, &changed)
-	return answer.String, changed, err
+	err = tx.QueryRow(ctx, `SELECT x.state FROM `+o.schema+`.run_now($1::text::uuid) x`, id.String()).Scan(&answer)
+	return answer.String, err
 }
 
 // IsNoRow says that what was asked for is not there.

@@ -56,13 +56,15 @@ func TestRecoveredJobs(t *testing.T) {
 	dead, sweeper := register(t, s, time.Minute), register(t, s, time.Minute)
 	steady(t, pool, sweeper)
 	last := enqueue(t, pool, 2, attempts(1))
+	exec(t, pool, `UPDATE pawl.jobs SET idempotency_key = '\x01', trace_context = 'trace' WHERE id = ANY ($1)`, last)
 	more := enqueue(t, pool, 3, attempts(2))
 	claim(t, s, dead, 10)
 	expire(t, pool, dead)
 	require.Equal(t, store.Recovery{Dead: 1, Requeued: 3, Buried: 2}, recovered(t, s, sweeper, false))
 	require.Equal(t, store.Audit{Ready: 3, Dead: 2}, audit(t, s))
 	for _, id := range last {
-		require.Equal(t, "lease_lost", query[string](t, pool, `SELECT code FROM pawl.dead_letters WHERE job_id = $1 AND attempts = 1`, id))
+		require.Equal(t, "lease_lost", query[string](t, pool, `SELECT code FROM pawl.dead_letters
+			WHERE job_id = $1 AND attempts = 1 AND idempotency_key = '\x01' AND order_key IS NULL AND trace_context = 'trace'`, id))
 	}
 	require.Equal(t, 5, query[int](t, pool, `SELECT count(*) FROM pawl.job_errors WHERE code = 'lease_lost'`))
 

@@ -14,6 +14,18 @@ type Redaction struct {
 	Paths   json.RawMessage `json:"paths"` // an array of paths
 }
 
+// Hidden says of each of some paths whether a value there, of payloads of a kind, is
+// one that is not to be shown. The kind is empty for any.
+func (r *Reading) Hidden(ctx context.Context, kind string, paths [][]string) (hidden []bool, err error) {
+	text, err := json.Marshal(paths)
+	if err != nil {
+		return nil, fmt.Errorf("encode the paths: %w", err)
+	}
+	err = r.tx.QueryRow(ctx, `SELECT array_agg(`+r.schema+`.hidden($1::text, p.path) ORDER BY p.n)
+		FROM jsonb_array_elements($2::text::jsonb) WITH ORDINALITY p(path, n)`, kind, string(text)).Scan(&hidden)
+	return hidden, err
+}
+
 // RegisterRedactions adds to what is not to be shown. A path that is known stays,
 // and a start that has nothing to add changes nothing. The rows are written in the
 // order of their keys, for the reason that those of [Store.RegisterKinds] are.

@@ -177,6 +177,30 @@ func (s *Store) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return removed, err
 }
 
+// PurgeRedrives removes redrives in which nothing has changed for an age, at most
+// limit of them, and returns how many.
+func (s *Store) PurgeRedrives(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.purge_redrives($1, $2)`, []any{age.Microseconds(), limit}, &removed)
+	return removed, err
+}
+
+// PurgeLives removes what is known of the former lives of jobs that were redriven
+// at least age ago, at most limit of them, and returns how many.
+func (s *Store) PurgeLives(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.purge_lives($1, $2)`, []any{age.Microseconds(), limit}, &removed)
+	return removed, err
+}
+
+// MinAudit is what the audit is kept for in any case.
+const MinAudit = 30 * 24 * time.Hour
+
+// PurgeAudit removes rows of the audit to which nothing was added for an age, but
+// not for less than [MinAudit], at most limit of them, and returns how many.
+func (s *Store) PurgeAudit(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = s.callRow(ctx, `SELECT `+s.schema+`.purge_audit($1, $2)`, []any{age.Microseconds(), limit}, &removed)
+	return removed, err
+}
+
 // PurgeKeys removes idempotency keys that have expired and whose jobs are
 // finished, of so many blocks of the table from one on. It returns how many it
 // removed, and how many blocks there are.

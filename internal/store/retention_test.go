@@ -563,15 +563,27 @@ func TestRemoveWithoutOwning(t *testing.T) {
 	_, err = owner.Remove(soon, leaf(t, s, store.Jobs, 11))
 	require.Error(t, err)
 	testdb.Eventually(t, 10*time.Second, "the leaf to be on its way out", func() bool { return leaf(t, s, store.Jobs, 11).State == store.Pending })
+	// While somebody still uses it, that is waited for, but not for long.
+	began := time.Now()
+	gone, err = s.Remove(t.Context(), leaf(t, s, store.Jobs, 11))
+	require.NoError(t, err)
+	require.False(t, gone)
+	require.Less(t, time.Since(began), 10*time.Second)
+	require.Equal(t, store.Pending, leaf(t, s, store.Jobs, 11).State)
 	require.NoError(t, tx.Rollback(t.Context()))
 	gone, err = s.Remove(t.Context(), leaf(t, s, store.Jobs, 11))
 	require.NoError(t, err)
 	require.True(t, gone)
-	// One that somebody has added to stays.
+	// One that somebody has added to stays, and is locked no longer than for that look.
 	exec(t, pool, `SELECT pawl.ensure_day(pawl.day_of(now()) - 12)`)
 	exec(t, pool, `INSERT INTO pawl.outcomes (day, job_id, job_day, outcome, attempts, queue, claimed_at, finished_at)
 		SELECT pawl.day_of(now()) - 12, gen_random_uuid(), 1, 1, 1, 'q', now(), now()`)
 	gone, err = s.Remove(t.Context(), leaf(t, s, store.Outcomes, 12))
 	require.NoError(t, err)
 	require.False(t, gone)
+	tx = begin(t, testdb.As(t, pool, testdb.Worker), pgx.ReadCommitted)
+	var detached bool
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT pawl.detach_leaf('outcomes', pawl.day_of(now()) - 12, 1)`).Scan(&detached))
+	require.False(t, detached)
+	exec(t, pool, `SET lock_timeout = '2s'; SELECT FROM pawl.outcomes`, pgx.QueryExecModeSimpleProtocol)
 }

@@ -154,7 +154,11 @@ CREATE TABLE {schema}.dead_letters (
 	summary         text        NOT NULL,
 	enqueued_at     timestamptz NOT NULL,
 	died_at         timestamptz NOT NULL,
-	args            jsonb       NOT NULL
+	args            jsonb       NOT NULL,
+	-- What its job was enqueued with, for the day that it becomes one again.
+	idempotency_key bytea,
+	order_key       bytea,
+	trace_context   text
 );
 CREATE INDEX dead_letters_died ON {schema}.dead_letters (died_at);
 

@@ -75,15 +75,16 @@ BEGIN
 	IF 3 = ANY (p_outcomes) THEN
 		WITH died AS MATERIALIZED (
 			SELECT a.id, j.kind, j.queue, j.version, j.capability, j.priority, j.organization_id, a.attempt, j.max_attempts,
-				COALESCE(a.code, 'unknown') AS code, COALESCE(a.summary, '') AS summary, j.enqueued_at, j.args
+				COALESCE(a.code, 'unknown') AS code, COALESCE(a.summary, '') AS summary, j.enqueued_at, j.args,
+				j.idempotency_key, j.order_key, j.trace_context
 			FROM acceptable(p_owner, p_tokens, p_positions, p_ids, p_outcomes, p_delays_us, p_codes, p_summaries) a
 			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = a.day AND j.id = a.id OFFSET 0) j
 			WHERE a.outcome = 3
 		), letters AS (
 			INSERT INTO dead_letters (job_id, kind, queue, version, capability, priority, organization_id, attempts, max_attempts,
-				code, summary, enqueued_at, died_at, args)
+				code, summary, enqueued_at, died_at, args, idempotency_key, order_key, trace_context)
 			SELECT d.id, d.kind, d.queue, d.version, d.capability, d.priority, d.organization_id, d.attempt, d.max_attempts,
-				d.code, d.summary, d.enqueued_at, v_now, d.args
+				d.code, d.summary, d.enqueued_at, v_now, d.args, d.idempotency_key, d.order_key, d.trace_context
 			FROM died d
 			ON CONFLICT DO NOTHING
 		)

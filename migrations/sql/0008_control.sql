@@ -69,6 +69,7 @@ BEGIN
 		END IF;
 		IF v_found THEN
 			PERFORM record_cancelled(ARRAY[p_id], ARRAY[v_job.day], ARRAY[v_attempts], ARRAY[v_job.queue]);
+			PERFORM audited('cancel job', jsonb_build_object('job', p_id), 1, true);
 			IF v_job.order_key IS NOT NULL THEN -- it may have been in others' way
 				PERFORM pg_notify({channel}, v_job.queue);
 			END IF;
@@ -78,6 +79,7 @@ BEGIN
 	INSERT INTO cancel_requests (job_id, requested_at) VALUES (p_id, clock_timestamp()) ON CONFLICT DO NOTHING;
 	IF FOUND THEN
 		PERFORM pg_notify({channel}, '!cancel');
+		PERFORM audited('cancel job', jsonb_build_object('job', p_id), 1, true);
 	END IF;
 	RETURN 'leased';
 END $$;
@@ -169,6 +171,7 @@ BEGIN
 	IF requested > 0 THEN
 		PERFORM pg_notify({channel}, '!cancel');
 	END IF;
+	PERFORM audited('cancel organization', jsonb_build_object('organization_id', p_organization), cancelled + requested, true);
 END $$;
 
 -- What a worker has to do about requests to cancel: jobs that came back to wait
@@ -220,7 +223,11 @@ SET search_path = {schema}, pg_temp
 AS $$
 BEGIN
 	INSERT INTO paused_queues (queue, paused_at) VALUES ($1, clock_timestamp()) ON CONFLICT DO NOTHING;
-	RETURN FOUND;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM audited('pause queue', jsonb_build_object('queue', $1), 1, true);
+	RETURN true;
 END $$;
 
 CREATE FUNCTION {schema}.resume(queue text) RETURNS boolean
@@ -233,5 +240,6 @@ BEGIN
 		RETURN false;
 	END IF;
 	PERFORM pg_notify({channel}, '!resume'); -- a worker does not listen for a queue that is paused
+	PERFORM audited('resume queue', jsonb_build_object('queue', $1), 1, true);
 	RETURN true;
 END $$;

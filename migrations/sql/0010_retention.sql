@@ -276,19 +276,26 @@ BEGIN
 		SELECT i.inhdetachpending INTO v_state FROM pg_inherits i WHERE i.inhrelid = to_regclass(v_leaf) AND i.inhparent = to_regclass(v_parent);
 		IF NOT FOUND THEN
 			RETURN to_regclass(v_leaf) IS NOT NULL;
-		ELSIF v_state THEN -- an owner was interrupted
-			EXECUTE format('ALTER TABLE %s DETACH PARTITION %s FINALIZE', v_parent, v_leaf);
-			RETURN true;
 		END IF;
 		BEGIN
+			IF v_state THEN -- an owner was interrupted; what is older than that may still use it
+				EXECUTE format('ALTER TABLE %s DETACH PARTITION %s FINALIZE', v_parent, v_leaf);
+				RETURN true;
+			END IF;
 			EXECUTE format('LOCK TABLE ONLY %s, ONLY %s IN ACCESS EXCLUSIVE MODE', v_parent, v_leaf) || CASE WHEN n < p_tries THEN ' NOWAIT' ELSE '' END;
 			IF pg_relation_size(to_regclass(v_leaf)) > 0 THEN
-				RETURN false;
+				RAISE EXCEPTION USING ERRCODE = 'PW098'; -- so that the locks go before the caller's transaction does
 			END IF;
 			EXECUTE format('ALTER TABLE %s DETACH PARTITION %s', v_parent, v_leaf);
 			RETURN true;
-		EXCEPTION WHEN lock_not_available THEN
-			PERFORM pg_sleep(0.003 + 0.014 * random());
+		EXCEPTION
+			WHEN SQLSTATE 'PW098' THEN
+				RETURN false;
+			WHEN lock_not_available THEN
+				IF v_state THEN -- it has waited for as long as it may
+					RETURN false;
+				END IF;
+				PERFORM pg_sleep(0.003 + 0.014 * random());
 		END;
 	END LOOP;
 	RETURN false;

@@ -514,6 +514,7 @@ BEGIN
 	VALUES (aggregate_of(v_dead.aggregate_type, v_dead.aggregate_id), v_dead.seq, p_id, v_day, v_dead.capability, 0, v_now, v_dead.published_at);
 	DELETE FROM blocked_aggregates b WHERE b.event_id = p_id;
 	PERFORM pg_notify({channel}, '!outbox');
+	PERFORM audited('retry event', jsonb_build_object('event', p_id), 1, true);
 	RETURN true;
 END $$;
 
@@ -529,6 +530,7 @@ BEGIN
 		RETURN false;
 	END IF;
 	PERFORM pg_notify({channel}, '!outbox');
+	PERFORM audited('skip event', jsonb_build_object('event', p_id), 1, true);
 	RETURN true;
 END $$;
 

@@ -46,6 +46,7 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	INSERT INTO schedule_requests (kind, requested_at) VALUES ($1, clock_timestamp());
+	PERFORM audited('run schedule now', jsonb_build_object('kind', $1), 1, true);
 	RETURN true;
 END $$;
 
@@ -59,7 +60,11 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	INSERT INTO paused_schedules (kind, paused_at) VALUES ($1, clock_timestamp()) ON CONFLICT DO NOTHING;
-	RETURN FOUND;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM audited('pause schedule', jsonb_build_object('kind', $1), 1, true);
+	RETURN true;
 END $$;
 
 CREATE FUNCTION {schema}.resume_schedule(kind text) RETURNS boolean
@@ -71,7 +76,11 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	DELETE FROM paused_schedules p WHERE p.kind = $1;
-	RETURN FOUND;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM audited('resume schedule', jsonb_build_object('kind', $1), 1, true);
+	RETURN true;
 END $$;
 
 -- One row a schedule that there is or was. One whose kind no live process has is

@@ -68,6 +68,23 @@ BEGIN
 	RETURN p_payload;
 END $$;
 
+-- Whether a value at a path of payloads of a kind, which is empty for any kind, is
+-- one that is not to be shown, or has such a one inside. So is any value of a kind
+-- that nobody has declared.
+CREATE FUNCTION {schema}.hidden(p_kind text, p_path jsonb) RETURNS boolean
+LANGUAGE sql STABLE
+SET search_path = {schema}, pg_temp
+AS $$
+	SELECT EXISTS (
+		SELECT FROM redactions r CROSS JOIN LATERAL jsonb_array_elements(r.paths) p(steps)
+		WHERE NOT r.event AND p_kind IN ('', r.kind) AND NOT EXISTS (
+			SELECT FROM jsonb_array_elements_text(p.steps) WITH ORDINALITY s(step, n)
+			JOIN jsonb_array_elements_text(p_path) WITH ORDINALITY f(step, n) ON f.n = s.n
+			WHERE s.step <> '' AND lower(s.step) <> lower(f.step))
+	) OR NOT EXISTS (SELECT FROM redactions r WHERE NOT r.event AND p_kind IN ('', r.kind))
+		AND NOT EXISTS (SELECT FROM kinds k WHERE p_kind IN ('', k.kind))
+$$;
+
 -- What the caller may see of the payload in a row of jobs, archive, dead_letters,
 -- events or dead_events: at most p_most characters, and how many bytes it has in
 -- all. Where it may see none, nothing is read.
