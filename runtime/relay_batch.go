@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/internal/tracing"
 	"github.com/pawlgo/pawl/task"
 )
 
@@ -36,12 +37,13 @@ type batch struct {
 	alone      bool // for the first event of the one aggregate, which may end the process: the attempt is written down first
 
 	// What came of it; to be read when it has ended or is stuck.
-	conn     *pgxpool.Conn
+	socket   net.Conn                // of its connection
+	runs     []*projection           // that have returned
 	more     []uuid.UUID             // aggregates that have other due events
 	suspects []uuid.UUID             // aggregates whose next event is to be projected alone
 	progress bool                    // something is recorded, or is to be tried again at once
-	stuck    chan struct{}           // closed when a projection ignores the end of its context
-	given    atomic.Pointer[failure] // by the watchdog: the failure of that projection
+	stuck    chan struct{}           // closed when a projection ignores the end of its context; then there is no other run
+	given    atomic.Pointer[failure] // by the watchdog, before that: the failure of that projection
 }
 
 // projection is one run of a projection.
@@ -49,7 +51,14 @@ type projection struct {
 	event   *store.PendingEvent
 	row     dispatch.EventRow
 	started time.Time
+	traced  traced
 	ended   atomic.Bool // its end has been decided; the first one counts
+
+	// What came of it, unless it is gone: the watchdog has given it up.
+	gone     bool
+	verdict  verdict
+	yield    bool // others wait for what the transaction has locked
+	returned time.Time
 }
 
 // failure is an attempt that did not project its event.
@@ -57,6 +66,7 @@ type failure struct {
 	event *store.PendingEvent
 	at    time.Time // when it was taken
 	store.EventFailure
+	ended bool // the transaction had ended before: what was in it may be committed
 }
 
 // project projects events of aggregates that this process has, in one
@@ -114,14 +124,18 @@ func (r *relay) batch(ctx context.Context, aggregates []uuid.UUID, limit int, al
 	select {
 	case <-done:
 	case <-b.stuck:
-		// The connection is that projection's for as long as it runs, but useless from
-		// now on: without the other end the server gives up the transaction, and with
-		// it the locks.
-		_ = b.conn.Conn().PgConn().Conn().Close()
-		r.charge(*b.given.Load())
-		return &batch{progress: true}
 	}
-	return b
+	given := b.given.Load()
+	if given == nil {
+		return b
+	}
+	// The connection is that projection's for as long as it runs, but useless from
+	// now on: without the other end the server gives up the transaction, and with
+	// it the locks.
+	_ = b.socket.Close()
+	r.charge(*given)
+	b.undone(outcomeRolledBack, summaryRolledBack, nil)
+	return &batch{progress: true}
 }
 
 // run makes the transaction.
@@ -139,7 +153,7 @@ func (b *batch) run() {
 		return
 	}
 	defer conn.Release() // closes one that is left inside a transaction
-	b.conn = conn
+	b.socket = conn.Conn().PgConn().Conn()
 	// A process that is stopped in the middle would hold its locks for as long as
 	// it stays stopped.
 	began := time.Now()
@@ -180,6 +194,13 @@ func (b *batch) run() {
 		if broken.Outcome != store.Completed {
 			r.charge(*broken)
 		}
+		switch {
+		case b.given.Load() != nil: // told by who waits for it
+		case broken.ended:
+			b.undone("", "one of the projections ended the transaction of all", broken)
+		default:
+			b.undone(outcomeRolledBack, summaryRolledBack, broken)
+		}
 		return
 	}
 	if len(p.Events) == 0 {
@@ -195,23 +216,46 @@ func (b *batch) run() {
 		committed, b.progress = true, last != nil
 		b.more = t.more(p.Events, p.Share())
 		t.count(w)
+		for _, run := range b.runs {
+			run.traced.end(&run.verdict, run.returned)
+		}
 		return
 	}
 	w.counters.events.broken.Add(1)
 	if _, answered := errors.AsType[*pgconn.PgError](err); !answered && !errors.Is(err, store.ErrTransactionEnded) {
 		w.warn("relay", "the answer to a commit did not come", err)
+		b.undone("", "the answer to the commit did not come", nil)
 		return
 	}
 	b.progress = true
 	if t.projected != 1 {
 		// A deferred constraint, such as a foreign key, fails the commit of all.
 		w.warn("relay", "projections could not be committed together; they are tried one at a time", err)
+		b.undone(outcomeRolledBack, summaryRolledBack, nil)
 		return
 	}
-	row := r.rows[last.Type]
-	v := decideApart(row.Policy, last.Attempts+1, row.Policy.Attempts, fmt.Errorf("commit what the projection has done: %w", err), nil)
-	r.log(last).Warn("the projection could not be committed", "code", v.code, "error", v.summary)
-	r.charge(failure{last, p.At, failed(v, row)})
+	run := b.runs[slices.IndexFunc(b.runs, func(run *projection) bool { return run.verdict.outcome == store.Completed })]
+	v := decideApart(run.row.Policy, run.event.Attempts+1, run.row.Policy.Attempts, fmt.Errorf("commit what the projection has done: %w", err), nil)
+	r.log(run.event, run.traced).Warn("the projection could not be committed", "code", v.code, "error", v.summary)
+	f := failure{event: run.event, at: p.At, EventFailure: failed(v, run.row)}
+	r.charge(f)
+	b.undone(outcomeRolledBack, summaryRolledBack, &f)
+}
+
+// summaryRolledBack is the status of a projection that was undone for no fault of
+// its own.
+const summaryRolledBack = "its transaction came to nothing, and the event is projected again"
+
+// undone ends the spans of the projections of a transaction that did not commit:
+// with that failure, of the one whose event is charged with it.
+func (b *batch) undone(outcome, why string, charged *failure) {
+	for _, run := range b.runs {
+		if charged != nil && charged.event == run.event && charged.Outcome != store.Completed {
+			run.traced.end(&verdict{outcome: charged.Outcome, code: charged.Code, summary: charged.Summary}, run.returned)
+		} else {
+			run.traced.undone(outcome, why, run.returned)
+		}
+	}
 }
 
 // each runs the projections. Broken is the end of the transaction before its
@@ -233,12 +277,13 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		row := r.rows[e.Type]
 		var (
 			v     verdict
+			of    traced
 			yield bool
 		)
 		switch {
 		case e.Missing:
 			v = verdict{outcome: store.Quarantine, summary: "pending, but the event has no row"}
-			r.log(e).Error("an event without a row is set aside")
+			r.log(e, of).Error("an event without a row is set aside")
 		case !known, !e.Due:
 			t.seen[e.Aggregate] = -1
 			continue
@@ -248,7 +293,8 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 			continue
 		case e.Claimed:
 			v = lost(row.Policy, e.Attempts+1)
-			r.log(e).Error("the process that projected the event ended in the middle of it", "outcome", v.outcome, "delay", v.delay)
+			of.id = tracing.Extract(e.TraceContext).TraceID()
+			r.log(e, of).Error("the process that projected the event ended in the middle of it", "outcome", outcomeNames[v.outcome], "delay", v.delay)
 		case b.alone && !e.Mine: // somebody else was there in between
 			t.seen[e.Aggregate] = -1
 			continue
@@ -257,10 +303,11 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 				// Events are known by capability, so this means that two types share one.
 				row = dispatch.EventRow{Policy: dispatch.Policy{Attempts: 1, Unknown: 1, Timeout: time.Minute}, Project: r.unknown}
 			}
-			var gone bool
-			if v, yield, gone = b.one(p, e, row); gone {
+			run := b.one(p, e, row)
+			if run.gone {
 				return &failure{EventFailure: store.EventFailure{Outcome: store.Completed}}, last
 			}
+			v, of, yield = run.verdict, run.traced, run.yield
 		}
 		marking, cancel := context.WithTimeout(ctx, batchTimeout)
 		var err error
@@ -283,16 +330,16 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 			}
 			continue
 		}
-		f := &failure{e, p.At, failed(v, row)}
+		f := &failure{event: e, at: p.At, EventFailure: failed(v, row), ended: errors.Is(err, store.ErrTransactionEnded)}
 		switch {
 		case errors.Is(err, store.ErrFenced):
 			f.Outcome = store.Completed // somebody else has seen to it
 		case v.outcome == store.Completed:
-			if errors.Is(err, store.ErrTransactionEnded) {
+			if f.ended {
 				err = errTransactionEnded
 			}
 			w := decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, fmt.Errorf("mark the event as projected: %w", err), nil)
-			r.log(e).Warn("the projection has left its transaction unusable", "code", w.code, "error", w.summary)
+			r.log(e, of).Warn("the projection has left its transaction unusable", "code", w.code, "error", w.summary)
 			f.EventFailure = failed(w, row)
 		}
 		return f, last
@@ -318,9 +365,9 @@ const codeProcessLost = "process_lost"
 
 var errTransactionEnded = fmt.Errorf("%w: the projection ended its transaction by an SQL statement; return nil to have it committed, or an error to have it rolled back", task.ErrTxOwned)
 
-// one runs one projection and says what came of it. Yield is that others wait for
-// what the transaction has locked, gone that the watchdog has given it up.
-func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.EventRow) (v verdict, yield, gone bool) {
+// one runs one projection, and returns when it has, or when the watchdog has given
+// it up.
+func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.EventRow) *projection {
 	r, w := b.r, b.r.w
 	run := &projection{event: e, row: row, started: time.Now()}
 	r.mu.Lock()
@@ -335,6 +382,7 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 	}
 	projecting, cancel := context.WithTimeoutCause(r.handlers, row.Policy.Timeout, task.ErrTimeout)
 	defer cancel()
+	projecting = run.trace(projecting, w, p.At)
 	watchdog := time.AfterFunc(row.Policy.Timeout+stuckGrace, func() {
 		stuck := fmt.Errorf("%w of %v and the projection ignores its context", task.ErrTimeout, row.Policy.Timeout)
 		v := decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, stuck, task.ErrTimeout)
@@ -345,9 +393,10 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 		w.counters.timeouts.Add(1)
 		w.counters.events.stuck.Add(1)
 		w.counters.events.broken.Add(1)
-		r.log(e).Error("the projection ignores the end of its context and holds a goroutine and a connection", "timeout", row.Policy.Timeout)
+		r.log(e, run.traced).Error("the projection ignores the end of its context and holds a goroutine and a connection", "timeout", row.Policy.Timeout)
 		w.metrics.projected(e.Type, &v, row.Policy.Timeout+stuckGrace)
-		b.given.Store(&failure{e, p.At, failed(v, row)})
+		run.traced.end(&v, time.Now())
+		b.given.Store(&failure{event: e, at: p.At, EventFailure: failed(v, row)})
 		close(b.stuck)
 	})
 	defer watchdog.Stop()
@@ -364,10 +413,12 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 	})
 	if !run.ended.CompareAndSwap(false, true) {
 		w.counters.events.stuck.Add(-1)
-		r.log(e).Warn("a stuck projection has returned", "after", time.Since(run.started))
-		return v, false, true
+		r.log(e, run.traced).Warn("a stuck projection has returned", "after", time.Since(run.started))
+		<-b.stuck // what the watchdog has to say is said
+		run.gone = true
+		return run
 	}
-	took := time.Since(began)
+	run.returned = time.Now()
 	end()
 	if err == nil {
 		err = p.Intact()
@@ -376,31 +427,33 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 		}
 	}
 	cause := context.Cause(projecting)
-	v = decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, err, cause)
+	run.verdict = decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, err, cause)
 	if errors.Is(cause, task.ErrTimeout) && err != nil {
 		w.counters.timeouts.Add(1)
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		yield = pgErr.Code == "40P01" || pgErr.Code == "55P03" // deadlock_detected, lock_not_available
+		run.yield = pgErr.Code == "40P01" || pgErr.Code == "55P03" // deadlock_detected, lock_not_available
 	}
-	w.metrics.projected(e.Type, &v, took)
-	r.tell(e, v, err)
-	return v, yield, false
+	w.metrics.projected(e.Type, &run.verdict, run.returned.Sub(began))
+	r.tell(run, err)
+	b.runs = append(b.runs, run)
+	return run
 }
 
 // tell logs the end of an attempt.
-func (r *relay) tell(e *store.PendingEvent, v verdict, err error) {
+func (r *relay) tell(run *projection, err error) {
+	v := &run.verdict
 	if p, ok := err.(*panicError); ok {
 		r.w.counters.panics.Add(1)
-		r.log(e).Error("the projection panicked", "panic", summarize(p), "stack", string(p.stack))
+		r.log(run.event, run.traced).Error("the projection panicked", "panic", summarize(p), "stack", string(p.stack))
 	}
 	switch v.outcome {
 	case store.Dead:
-		r.log(e).Error("dead event", "code", v.code, "error", v.summary)
+		r.log(run.event, run.traced).Error("dead event", "code", v.code, "error", v.summary)
 	case store.Retry:
-		r.log(e).Warn("the projection failed and will be tried again", "code", v.code, "error", v.summary, "delay", v.delay)
+		r.log(run.event, run.traced).Warn("the projection failed and will be tried again", "code", v.code, "error", v.summary, "delay", v.delay)
 	case store.Cancelled:
-		r.log(e).Info("the event is discarded", "code", v.code, "error", v.summary)
+		r.log(run.event, run.traced).Info("the event is discarded", "code", v.code, "error", v.summary)
 	}
 }
 
@@ -420,8 +473,8 @@ func (r *relay) charge(f failure) {
 	}
 }
 
-func (r *relay) log(e *store.PendingEvent) logger {
-	return r.w.log.With("event", e.ID, "type", e.Type, "aggregate", e.AggregateType+" "+e.AggregateID, "attempt", e.Attempts+1)
+func (r *relay) log(e *store.PendingEvent, t traced) logger {
+	return t.with(r.w.log.With("event", e.ID, "type", e.Type, "aggregate", e.AggregateType+" "+e.AggregateID, "attempt", e.Attempts+1))
 }
 
 // failed is what is recorded of a verdict.

@@ -8,6 +8,7 @@ import (
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/enqueue"
 	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/internal/tracing"
 	"github.com/pawlgo/pawl/task"
 )
 
@@ -77,7 +78,7 @@ func publish(ctx context.Context, tx task.Tx, e store.NewEvent, p payload, opts 
 	if reason, err := fill(&job, p, &enqueue.Options{}); err != nil {
 		return fail(reason, err)
 	}
-	e.ID, e.Payload, e.OrganizationID, e.Wake = job.ID, job.Args, job.OrganizationID, !o.NoWake
+	e.ID, e.Payload, e.OrganizationID, e.Trace, e.Wake = job.ID, job.Args, job.OrganizationID, tracing.Inject(ctx), !o.NoWake
 	if o.HasOccurredAt {
 		e.OccurredAt = &o.OccurredAt
 	}
