@@ -63,7 +63,9 @@ type Config struct {
 
 	// MeterProvider gets the worker's metrics, by the OpenTelemetry API; there are
 	// none where nil. Give it that of your SDK, or what otel.GetMeterProvider()
-	// returns for the process's global one. docs/metrics.md lists the metrics.
+	// returns for the process's global one. What handlers, projections and schedules
+	// enqueue and publish is measured with it too; for the rest of the application
+	// there is [task.Metrics]. docs/metrics.md lists the metrics.
 	MeterProvider metric.MeterProvider
 
 	// TracerProvider gets a span of each attempt at a job or an event, by the

@@ -21,7 +21,8 @@ const (
 	codeUndecodable = "undecodable" // the stored payload does not decode
 	codeExhausted   = "attempts_exhausted"
 	codeLeaseLost   = "lease_lost"
-	codeCancelled   = "cancelled" // somebody cancelled the job
+	codeProcessLost = "process_lost" // the attempt at an event ended its process
+	codeCancelled   = "cancelled"    // somebody cancelled the job
 )
 
 // panicError is what a handler's panic becomes.

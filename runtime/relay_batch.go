@@ -181,7 +181,7 @@ func (b *batch) run() {
 		_ = p.Tx.Rollback(ctx)
 	}()
 
-	t := &tally{seen: make(map[uuid.UUID]int)}
+	t := newTally(w)
 	broken, last := b.each(ctx, p, t)
 	if broken != nil {
 		if b.given.Load() == nil { // that has been counted
@@ -320,7 +320,7 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		if err == nil {
 			last = e
 			done++
-			t.add(v.outcome)
+			t.add(e, v.outcome, v.code)
 			t.seen[e.Aggregate]++
 			if v.outcome == store.Retry || v.outcome == store.GiveBack || v.outcome == store.Dead && !row.Skip {
 				t.seen[e.Aggregate] = -1 // later ones wait
@@ -359,9 +359,6 @@ func lost(p dispatch.Policy, attempt int) verdict {
 	}
 	return v
 }
-
-// codeProcessLost is the code of an attempt at an event that ended its process.
-const codeProcessLost = "process_lost"
 
 var errTransactionEnded = fmt.Errorf("%w: the projection ended its transaction by an SQL statement; return nil to have it committed, or an error to have it rolled back", task.ErrTxOwned)
 
@@ -467,8 +464,8 @@ func (r *relay) charge(f failure) {
 		return
 	}
 	if recorded {
-		t := &tally{}
-		t.add(f.Outcome)
+		t := newTally(r.w)
+		t.add(f.event, f.Outcome, f.Code)
 		t.record(r.w)
 	}
 }
@@ -486,66 +483,4 @@ func failed(v verdict, row dispatch.EventRow) store.EventFailure {
 // although it knows its capability.
 func (r *relay) unknown(_ context.Context, _ pgx.Tx, o *dispatch.Occurrence) error {
 	return &dispatch.DecodeError{Kind: o.Event, Version: o.Version, Err: errors.New("this binary has no projection of that type, although it knows its capability")}
-}
-
-// tally counts what a transaction has recorded, until it commits.
-type tally struct {
-	projected, retried, dead, discarded, givenBack, quarantined int64
-
-	seen map[uuid.UUID]int // events of each aggregate of which something was recorded; below zero where its turn is over
-}
-
-// more returns the aggregates that may have other due events: some that were read
-// are left, or as many have been read as may be. Those that there was no time for
-// come first.
-func (t *tally) more(events []store.PendingEvent, share int) []uuid.UUID {
-	var begun, untouched []uuid.UUID
-	for n, i := 0, 0; i < len(events); i++ {
-		n++
-		e := &events[i]
-		if i+1 < len(events) && events[i+1].Aggregate == e.Aggregate {
-			continue
-		}
-		switch seen := t.seen[e.Aggregate]; {
-		case seen == 0:
-			untouched = append(untouched, e.Aggregate)
-		case seen > 0 && (seen < n || n >= share):
-			begun = append(begun, e.Aggregate)
-		}
-		n = 0
-	}
-	return append(untouched, begun...)
-}
-
-func (t *tally) add(outcome store.Outcome) {
-	switch outcome {
-	case store.Completed:
-		t.projected++
-	case store.Retry:
-		t.retried++
-	case store.Dead:
-		t.dead++
-	case store.Cancelled:
-		t.discarded++
-	case store.GiveBack:
-		t.givenBack++
-	case store.Quarantine:
-		t.quarantined++
-	}
-}
-
-// count adds what a transaction has recorded that committed.
-func (t *tally) count(w *Worker) {
-	w.counters.events.batches.Add(1)
-	t.record(w)
-}
-
-func (t *tally) record(w *Worker) {
-	c := &w.counters.events
-	c.projected.Add(t.projected)
-	c.retried.Add(t.retried)
-	c.dead.Add(t.dead)
-	c.discarded.Add(t.discarded)
-	c.givenBack.Add(t.givenBack)
-	w.counters.quarantined.Add(t.quarantined)
 }

@@ -3,10 +3,12 @@ package taskimpl
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/enqueue"
+	"github.com/pawlgo/pawl/internal/measure"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/internal/tracing"
 	"github.com/pawlgo/pawl/task"
@@ -54,7 +56,11 @@ func Publish[P any](ctx context.Context, tx task.Tx, e *Event[P], aggregateID st
 }
 
 // publish stores an event. It is not generic, for the reason that plan is not.
-func publish(ctx context.Context, tx task.Tx, e store.NewEvent, p payload, opts []task.PublishOption) (task.Receipt, error) {
+func publish(ctx context.Context, tx task.Tx, e store.NewEvent, p payload, opts []task.PublishOption) (receipt task.Receipt, err error) {
+	if m := measure.Measuring(ctx); m != nil {
+		began := time.Now()
+		defer func() { m.Published(ctx, e.Type, errorClass(err), time.Since(began)) }()
+	}
 	fail := func(reason, err error) (task.Receipt, error) {
 		return task.Receipt{}, &task.PublishError{Event: e.Type, Reason: reason, Err: err}
 	}
