@@ -179,11 +179,11 @@ func (a *attempt) judge(err error, c *commit) verdict {
 	}
 	switch v.outcome {
 	case store.Dead:
-		a.log().Error("dead letter", "code", v.code, "error", v.summary)
+		a.log().Error("dead letter", "code", v.code, "error", v.said())
 	case store.Retry:
-		a.log().Warn("the attempt failed and will be retried", "code", v.code, "error", v.summary, "delay", v.delay)
+		a.log().Warn("the attempt failed and will be retried", "code", v.code, "error", v.said(), "delay", v.delay)
 	case store.Cancelled:
-		a.log().Info("the job is cancelled", "code", v.code, "error", v.summary)
+		a.log().Info("the job is cancelled", "code", v.code, "error", v.said())
 	}
 	return v
 }

@@ -236,7 +236,7 @@ func (b *batch) run() {
 	}
 	run := b.runs[slices.IndexFunc(b.runs, func(run *projection) bool { return run.verdict.outcome == store.Completed })]
 	v := decideApart(run.row.Policy, run.event.Attempts+1, run.row.Policy.Attempts, fmt.Errorf("commit what the projection has done: %w", err), nil)
-	r.log(run.event, run.traced).Warn("the projection could not be committed", "code", v.code, "error", v.summary)
+	r.log(run.event, run.traced).Warn("the projection could not be committed", "code", v.code, "error", v.said())
 	f := failure{event: run.event, at: p.At, EventFailure: failed(v, run.row)}
 	r.charge(f)
 	b.undone(outcomeRolledBack, summaryRolledBack, &f)
@@ -251,7 +251,11 @@ const summaryRolledBack = "its transaction came to nothing, and the event is pro
 func (b *batch) undone(outcome, why string, charged *failure) {
 	for _, run := range b.runs {
 		if charged != nil && charged.event == run.event && charged.Outcome != store.Completed {
-			run.traced.end(&verdict{outcome: charged.Outcome, code: charged.Code, summary: charged.Summary}, run.returned)
+			v := run.verdict
+			if v.code != charged.Code || v.summary != charged.Summary {
+				v = verdict{outcome: charged.Outcome, code: charged.Code, summary: charged.Summary}
+			}
+			run.traced.end(&v, run.returned)
 		} else {
 			run.traced.undone(outcome, why, run.returned)
 		}
@@ -339,7 +343,7 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 				err = errTransactionEnded
 			}
 			w := decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, fmt.Errorf("mark the event as projected: %w", err), nil)
-			r.log(e, of).Warn("the projection has left its transaction unusable", "code", w.code, "error", w.summary)
+			r.log(e, of).Warn("the projection has left its transaction unusable", "code", w.code, "error", w.said())
 			f.EventFailure = failed(w, row)
 		}
 		return f, last
@@ -446,11 +450,11 @@ func (r *relay) tell(run *projection, err error) {
 	}
 	switch v.outcome {
 	case store.Dead:
-		r.log(run.event, run.traced).Error("dead event", "code", v.code, "error", v.summary)
+		r.log(run.event, run.traced).Error("dead event", "code", v.code, "error", v.said())
 	case store.Retry:
-		r.log(run.event, run.traced).Warn("the projection failed and will be tried again", "code", v.code, "error", v.summary, "delay", v.delay)
+		r.log(run.event, run.traced).Warn("the projection failed and will be tried again", "code", v.code, "error", v.said(), "delay", v.delay)
 	case store.Cancelled:
-		r.log(run.event, run.traced).Info("the event is discarded", "code", v.code, "error", v.summary)
+		r.log(run.event, run.traced).Info("the event is discarded", "code", v.code, "error", v.said())
 	}
 }
 

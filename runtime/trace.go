@@ -108,7 +108,7 @@ func (t traced) end(v *verdict, at time.Time) {
 	switch v.outcome {
 	case store.Retry, store.Dead, store.Quarantine:
 		t.span.SetAttributes(attrError.String(v.code))
-		t.span.SetStatus(codes.Error, v.summary)
+		t.span.SetStatus(codes.Error, v.said())
 	}
 	t.span.End(trace.WithTimestamp(at))
 }

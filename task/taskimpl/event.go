@@ -127,7 +127,7 @@ func eventRow[P any](row dispatch.EventRow, decode decoder[P], project Projectio
 	row.Project = func(ctx context.Context, tx pgx.Tx, o *dispatch.Occurrence) error {
 		payload, err := decode.safely(o.Version, o.Payload)
 		if err != nil {
-			return &dispatch.DecodeError{Kind: o.Event, Version: o.Version, Err: err}
+			return undecodable(o.Event, o.Version, err)
 		}
 		return project(ctx, tx, &task.Fact[P]{
 			ID: o.ID, Type: o.Event, AggregateType: o.AggregateType, AggregateID: o.AggregateID, OrganizationID: o.OrganizationID,
