@@ -37,7 +37,7 @@ var spoilers = map[string]struct{ sql, noticed string }{
 	"a crossing deleted": {`DELETE FROM fleet.crossings WHERE id = (SELECT id FROM fleet.crossings LIMIT 1)`, "reference"},
 	"a silence deleted":  {`DELETE FROM fleet.silences WHERE id = (SELECT id FROM fleet.silences LIMIT 1)`, "reference"},
 	"a fact deleted":     {`DELETE FROM pawl.events WHERE id = (SELECT id FROM pawl.events WHERE type = 'trip.completed' LIMIT 1)`, "facts"},
-	"a fact published again": {`SELECT pawl.publish_event(type, aggregate_type, aggregate_id, '', version, capability, gen_random_uuid(), payload::text, NULL, false)
+	"a fact published again": {`SELECT pawl.publish_event(type, aggregate_type, aggregate_id, '', version, capability, gen_random_uuid(), payload::text, NULL, NULL, false)
 		FROM pawl.events WHERE type = 'geofence.entered' LIMIT 1`, "facts"},
 	"a projection deleted": {`DELETE FROM fleet.projections WHERE fact_id = (SELECT fact_id FROM fleet.projections LIMIT 1)`, "facts"},
 	"a projection doubled": {`INSERT INTO fleet.projections SELECT * FROM fleet.projections LIMIT 1`, "facts"},

@@ -89,7 +89,7 @@ func TestCallersRunNothingAsTheOwner(t *testing.T) {
 				1000000::int8, true, ARRAY['n'], NULL);
 			SELECT * FROM pawl.enqueue('k', '{"n": 1, "o": "x"}', key => 'a', keep => '1 hour', delay => '1 second', priority => 'high');
 			SELECT pawl.publish('e.done', 'a', '{"x": [1]}');
-			SELECT pawl.publish_event('e.done', 'e', 'a', '', 1, 8::int8, pg_catalog.gen_random_uuid(), '{}', NULL, true);`, pgx.QueryExecModeSimpleProtocol)
+			SELECT pawl.publish_event('e.done', 'e', 'a', '', 1, 8::int8, pg_catalog.gen_random_uuid(), '{}', NULL, NULL, true);`, pgx.QueryExecModeSimpleProtocol)
 		require.NoError(t, err)
 		for _, refused := range []string{
 			`SELECT * FROM pawl.enqueue('kind', '{}')`, `SELECT * FROM pawl.enqueue('k', '{"n": "x", "o": 1}')`, `SELECT pawl.publish('e.don', 'a', '{}')`,

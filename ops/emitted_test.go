@@ -112,11 +112,15 @@ func emitted(t *testing.T) names {
 		}))},
 	})
 	require.NoError(t, err)
+	// What the application enqueues is the same metric as what the schedule does.
+	metrics, err := task.NewMetrics(provider)
+	require.NoError(t, err)
+	sending := metrics.Context(t.Context())
 	for _, k := range []*taskimpl.Kind[args]{good, bad, kind("bad", 4)} {
-		_, err := taskimpl.Enqueue(t.Context(), task.Autocommit(pool), k, args{}, nil)
+		_, err := taskimpl.Enqueue(sending, task.Autocommit(pool), k, args{}, nil)
 		require.NoError(t, err)
 	}
-	_, err = taskimpl.Publish(t.Context(), task.Autocommit(pool), event, "1", args{}, nil)
+	_, err = taskimpl.Publish(sending, task.Autocommit(pool), event, "1", args{}, nil)
 	require.NoError(t, err)
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 
@@ -67,4 +68,44 @@ func Example() {
 
 	// Output:
 	// completed: 1
+}
+
+// What an application enqueues is measured once it says so, in the one place where
+// the contexts of its requests begin. The provider may be that of a worker in the
+// same process.
+func Example_sends() {
+	ctx := context.Background()
+	pool, drop := testdb.Example(ctx)
+	defer drop()
+
+	registry := prom.NewRegistry()
+	exporter, err := prometheus.New(prometheus.WithRegisterer(registry))
+	if err != nil {
+		panic(err)
+	}
+	metrics, err := task.NewMetrics(metric.NewMeterProvider(metric.WithReader(exporter)))
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("POST /orders", func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := demo.EnqueueSendReceipt(r.Context(), task.Autocommit(pool), demo.SendReceiptArgs{OrderID: 17, To: "ada@example.com"}); err != nil {
+			panic(err)
+		}
+	})
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.BaseContext = func(net.Listener) context.Context { return metrics.Context(ctx) }
+	server.Start()
+	defer server.Close()
+
+	response, err := http.Post(server.URL+"/orders", "", nil)
+	if err != nil {
+		panic(err)
+	}
+	defer response.Body.Close()
+	fmt.Println("enqueued:", scrape(server.URL + "/metrics")[`messaging_client_operation_duration_seconds_count{messaging_destination_name="mail",outcome=""}`])
+
+	// Output:
+	// enqueued: 1
 }

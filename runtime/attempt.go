@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
@@ -38,8 +37,7 @@ type attempt struct {
 	suspect bool
 	waited  time.Duration // from the enqueue to the claim, by the database's clock
 
-	trace trace.TraceID // what the log calls the attempt's trace; zero for none
-	span  trace.Span    // nil without a provider of tracers
+	traced traced // from when the handler is about to start
 
 	ctx     context.Context         // of the handler
 	end     context.CancelCauseFunc // ends ctx before its time
@@ -90,7 +88,7 @@ func (a *attempt) run(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.row.Policy.Timeout, task.ErrTimeout)
 	defer cancel()
-	ctx = a.startSpan(ctx)
+	ctx = a.trace(ctx)
 	a.ctx = ctx
 	watchdog := time.AfterFunc(a.row.Policy.Timeout+stuckGrace, a.giveUp)
 	c := &commit{}
@@ -102,7 +100,7 @@ func (a *attempt) run(ctx context.Context) {
 		watchdog.Stop()
 		if a.conclude(v, err, c) {
 			a.w.metrics.processed(a, &v, took)
-			a.endSpan(&v)
+			a.traced.end(&v, time.Now())
 		} else {
 			// The watchdog gave up on this attempt, and counted it as stuck.
 			a.w.counters.stuck.Add(-1)
@@ -181,11 +179,11 @@ func (a *attempt) judge(err error, c *commit) verdict {
 	}
 	switch v.outcome {
 	case store.Dead:
-		a.log().Error("dead letter", "code", v.code, "error", v.summary)
+		a.log().Error("dead letter", "code", v.code, "error", v.said())
 	case store.Retry:
-		a.log().Warn("the attempt failed and will be retried", "code", v.code, "error", v.summary, "delay", v.delay)
+		a.log().Warn("the attempt failed and will be retried", "code", v.code, "error", v.said(), "delay", v.delay)
 	case store.Cancelled:
-		a.log().Info("the job is cancelled", "code", v.code, "error", v.summary)
+		a.log().Info("the job is cancelled", "code", v.code, "error", v.said())
 	}
 	return v
 }
@@ -223,7 +221,7 @@ func (a *attempt) giveUp() {
 		return
 	}
 	a.w.metrics.processed(a, &v, a.row.Policy.Timeout+stuckGrace)
-	a.endSpan(&v)
+	a.traced.end(&v, time.Now())
 	a.w.attempts.remove(a) // a shutdown does not wait for it
 	a.w.counters.timeouts.Add(1)
 	a.log().Error("the handler ignores the end of its context and holds a goroutine", "timeout", a.row.Policy.Timeout)
@@ -261,9 +259,5 @@ func (a *attempt) conclude(v verdict, err error, c *commit) bool {
 }
 
 func (a *attempt) log() logger {
-	l := a.w.log.With("job", a.job.ID, "kind", a.job.Kind, "queue", a.q.name, "attempt", a.job.Attempt)
-	if a.trace.IsValid() {
-		l = l.With("trace", a.trace)
-	}
-	return l
+	return a.traced.with(a.w.log.With("job", a.job.ID, "kind", a.job.Kind, "queue", a.q.name, "attempt", a.job.Attempt))
 }

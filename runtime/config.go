@@ -63,16 +63,19 @@ type Config struct {
 
 	// MeterProvider gets the worker's metrics, by the OpenTelemetry API; there are
 	// none where nil. Give it that of your SDK, or what otel.GetMeterProvider()
-	// returns for the process's global one. docs/metrics.md lists the metrics.
+	// returns for the process's global one. What handlers, projections and schedules
+	// enqueue and publish is measured with it too; for the rest of the application
+	// there is [task.Metrics]. docs/metrics.md lists the metrics.
 	MeterProvider metric.MeterProvider
 
-	// TracerProvider gets a span of each attempt, by the OpenTelemetry API; there
-	// are none where nil. Give it that of your SDK, or what
+	// TracerProvider gets a span of each attempt at a job or an event, by the
+	// OpenTelemetry API; there are none where nil. Give it that of your SDK, or what
 	// otel.GetTracerProvider() returns for the process's global one. The context
-	// of a trace travels with the job: a first attempt that starts within a
-	// minute of the enqueue is a child of the span that enqueued it, any other
-	// attempt the root of a trace of its own with a link to that span. The
-	// handler's context carries the span. docs/tracing.md has an example.
+	// of a trace travels with the job, and with the event: a first attempt that starts
+	// within a minute of the enqueue or the publishing is a child of the span that it
+	// comes from, any other attempt the root of a trace of its own with a link to that
+	// span. The context of the handler or projection carries the span.
+	// docs/tracing.md has an example.
 	TracerProvider trace.TracerProvider
 
 	// Middleware runs around every handler and projection, the first one outermost.

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ const (
 	codeUndecodable = "undecodable" // the stored payload does not decode
 	codeExhausted   = "attempts_exhausted"
 	codeLeaseLost   = "lease_lost"
-	codeCancelled   = "cancelled" // somebody cancelled the job
+	codeProcessLost = "process_lost" // the attempt at an event ended its process
+	codeCancelled   = "cancelled"    // somebody cancelled the job
 )
 
 // panicError is what a handler's panic becomes.
@@ -45,8 +47,12 @@ type verdict struct {
 	outcome store.Outcome
 	delay   time.Duration
 	code    string
-	summary string
+	summary string // what is stored
+	quiet   string // what is said of it elsewhere, where that is not the same
 }
+
+// said is what logs and traces say of an end.
+func (v *verdict) said() string { return cmp.Or(v.quiet, v.summary) }
 
 // decide turns the end of an attempt into a verdict. The cause is that of the
 // handler's context, nil while that had not ended. It never fails, whatever the
@@ -72,7 +78,8 @@ func decide(p dispatch.Policy, attempt, maxAttempts int, err, cause error, rando
 	code := string(task.ClassUnknown)
 	switch {
 	case is[*dispatch.DecodeError](err):
-		return verdict{outcome: store.Dead, code: codeUndecodable, summary: summarize(err)}
+		undecodable, _ := errors.AsType[*dispatch.DecodeError](err)
+		return verdict{outcome: store.Dead, code: codeUndecodable, summary: summarize(err), quiet: summarize(undecodable.WithoutValues())}
 	case errors.Is(cause, task.ErrCancelled):
 		return verdict{outcome: store.Cancelled, code: codeCancelled, summary: summarize(err)}
 	case is[*panicError](err):

@@ -9,15 +9,13 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/pawlgo/pawl/internal/measure"
 	"github.com/pawlgo/pawl/internal/store"
 )
 
-// scope is the instrumentation scope of the metrics.
-const scope = "github.com/pawlgo/pawl/runtime"
-
 // other is the value of a label in place of all that the bound on series has no
 // room for.
-const other = "_OTHER"
+const other = measure.Other
 
 // The labels. There is none for what has no bound: an organization, a job, a
 // key, a payload.
@@ -38,7 +36,7 @@ const (
 // The names of the histograms.
 const (
 	processDuration    = "messaging.process.duration"
-	operationDuration  = "messaging.client.operation.duration"
+	operationDuration  = measure.Operation
 	jobWait            = "pawl.job.wait"
 	jobDuration        = "pawl.job.duration"
 	projectionDuration = "pawl.projection.duration"
@@ -81,7 +79,6 @@ type instrument struct {
 // handler may run for hours, and a job wait for days.
 var (
 	statementBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	operationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	handlerBuckets   = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600}
 	waitBuckets      = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600}
 	sizeBuckets      = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500}
@@ -93,9 +90,8 @@ var instruments = []instrument{
 	{name: processDuration, unit: "s", kind: histogram, buckets: handlerBuckets,
 		labels: []string{labelSystem, labelOp, labelOpType, labelQueue, labelKind, labelOutcome, labelError},
 		text:   "How long a handler ran, by how its attempt ended."},
-	{name: operationDuration, unit: "s", kind: histogram, buckets: operationBuckets,
-		labels: []string{labelSystem, labelOp, labelOpType, labelQueue, labelError},
-		text:   "How long a claim of jobs (receive), the record of how attempts ended (settle) or the making of a schedule's jobs (send) took, with the waits for a connection and for another try."},
+	{name: operationDuration, unit: measure.OperationUnit, kind: histogram, buckets: measure.OperationBuckets(),
+		labels: measure.OperationLabels(), text: measure.OperationText},
 	{name: jobWait, unit: "s", kind: histogram, buckets: waitBuckets, labels: []string{labelQueue, labelKind},
 		text: "How long a job had been due when its handler started. A retry is due when its delay has passed."},
 	{name: jobDuration, unit: "s", kind: histogram, buckets: waitBuckets, labels: []string{labelQueue, labelKind, labelOutcome},
@@ -110,17 +106,23 @@ var instruments = []instrument{
 	{name: "pawl.job.ended", unit: "{attempt}", kind: counter, reach: ofProcess, labels: []string{labelQueue, labelKind, labelOutcome, labelError},
 		text: "Attempts of jobs whose end is recorded.", read: func(m *metrics, _ *Stats, emit emit) {
 			for _, k := range m.kinds {
-				k.ended(func(outcome, class string, n int64) {
+				k.ends.tell(k.kind, func(outcome, class string, n int64) {
 					if outcome != outcomeNames[store.Refused] {
 						emit(float64(n), k.queue, k.kind, outcome, class)
 					}
 				})
 			}
 		}},
+	{name: "pawl.event.ended", unit: "{attempt}", kind: counter, reach: ofProcess, labels: []string{labelKind, labelOutcome, labelError},
+		text: "Attempts at events whose end is recorded. One that ended its process (process_lost) is recorded by who finds it.", read: func(m *metrics, _ *Stats, emit emit) {
+			for _, e := range m.events {
+				e.ends.tell(e.event, func(outcome, class string, n int64) { emit(float64(n), e.event, outcome, class) })
+			}
+		}},
 	{name: "pawl.settlement.refused", unit: "{attempt}", kind: counter, reach: ofProcess, labels: []string{labelQueue, labelKind},
 		text: "Ends of attempts that came after their lease was lost, and were refused.", read: func(m *metrics, _ *Stats, emit emit) {
 			for _, k := range m.kinds {
-				emit(float64(k.refused()), k.queue, k.kind)
+				emit(float64(k.ends.refused()), k.queue, k.kind)
 			}
 		}},
 	{name: "pawl.lease.lost", unit: "{loss}", kind: counter, reach: ofProcess,
@@ -188,7 +190,7 @@ var instruments = []instrument{
 		text: "Waiting jobs whose payload version no live worker knows; no series where there are none.", read: func(m *metrics, s *Stats, emit emit) {
 			sums := make(map[[2]string]int64)
 			for _, x := range s.Database.Stranded {
-				sums[[2]string{m.names.queues.of(x.Queue), m.names.kinds.of(x.Kind)}] += x.Jobs
+				sums[[2]string{m.names.queues.Of(x.Queue), m.names.kinds.Of(x.Kind)}] += x.Jobs
 			}
 			for of, n := range sums {
 				emit(float64(n), of[0], of[1])
@@ -244,7 +246,7 @@ func ofQueues(value func(QueueStats) float64) func(*metrics, *Stats, emit) {
 	return func(m *metrics, s *Stats, emit emit) {
 		folded := make(map[string]float64)
 		for _, name := range slices.Sorted(maps.Keys(s.Queues)) {
-			folded[m.names.queues.of(name)] += value(s.Queues[name])
+			folded[m.names.queues.Of(name)] += value(s.Queues[name])
 		}
 		for name, n := range folded {
 			emit(n, name)
@@ -258,7 +260,7 @@ func depth(value func(*DepthStats) float64) func(*metrics, *Stats, emit) {
 	return func(m *metrics, s *Stats, emit emit) {
 		folded := make(map[string]DepthStats)
 		for _, name := range slices.Sorted(maps.Keys(s.Database.Queues)) { // so that all workers fold the same
-			as := m.names.queues.of(name)
+			as := m.names.queues.Of(name)
 			folded[as] = folded[as].and(s.Database.Queues[name])
 		}
 		for name, d := range folded {
@@ -277,7 +279,7 @@ func lag(value func(*EventLag) float64) func(*metrics, *Stats, emit) {
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Database.Events)) {
-			l, as := s.Database.Events[name], m.names.events.of(name)
+			l, as := s.Database.Events[name], m.names.events.Of(name)
 			sum := folded[as]
 			folded[as] = EventLag{Pending: sum.Pending + l.Pending, Oldest: max(sum.Oldest, l.Oldest), Stranded: sum.Stranded + l.Stranded}
 		}

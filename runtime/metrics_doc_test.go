@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawlgo/pawl/internal/measure"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
@@ -70,11 +72,11 @@ func document() string {
 	fmt.Fprintf(&b, "| `%s` | the queue; at most %d, and `%s` for the rest |\n", labelQueue, maxQueues, other)
 	fmt.Fprintf(&b, "| `%s` | the kind, at most %d, or the type of an event, at most %d; `%s` for the rest |\n", labelKind, maxKinds, maxEvents, other)
 	fmt.Fprintf(&b, "| `%s` | %s |\n", labelOutcome, list(outcomeNames[1:]))
-	fmt.Fprintf(&b, "| `%s` | %s; none where there was no error |\n", labelError, list(errorClasses[1:]))
+	fmt.Fprintf(&b, "| `%s` | %s; of a send also `%s`; none where there was no error |\n", labelError, list(errorClasses[1:]), measure.Invalid)
 	fmt.Fprintf(&b, "| `%s` | %s |\n", labelDBOp, list(operationNames[:]))
 	fmt.Fprintf(&b, "| `%s` | a hot table, without its schema |\n", labelTable)
 	fmt.Fprintf(&b, "| `%s` | `pawl` |\n", labelSystem)
-	fmt.Fprintf(&b, "| `%s`, `%s` | `process`, `process`; `claim`, `receive`; `settle`, `settle`; `enqueue`, `send` |\n\n", labelOp, labelOpType)
+	fmt.Fprintf(&b, "| `%s`, `%s` | `process`, `process`; `claim`, `receive`; `settle`, `settle`; `enqueue`, `send`; `publish`, `send` |\n\n", labelOp, labelOpType)
 	return b.String()
 }
 

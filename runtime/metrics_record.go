@@ -5,12 +5,12 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/pawlgo/pawl/internal/measure"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
 )
@@ -18,9 +18,9 @@ import (
 // The bound on series: so many values of a label there are at most, those of the
 // worker's own tables first. What comes after them is [other].
 const (
-	maxKinds  = 500
-	maxQueues = 200
-	maxEvents = 200
+	maxKinds  = measure.MaxKinds
+	maxQueues = measure.MaxQueues
+	maxEvents = measure.MaxEvents
 )
 
 // outcomeNames are the values of the label of outcomes.
@@ -32,7 +32,7 @@ var outcomeNames = [...]string{
 // errorClasses are the values of the label of errors, none being the first.
 var errorClasses = [...]string{
 	"", string(task.ClassTransient), string(task.ClassRateLimited), string(task.ClassPermanent), string(task.ClassRevoked),
-	string(task.ClassTimeout), string(task.ClassUnknown), codePanic, codeGoexit, codeUndecodable, codeExhausted, codeLeaseLost, codeCancelled, other,
+	string(task.ClassTimeout), string(task.ClassUnknown), codePanic, codeGoexit, codeUndecodable, codeExhausted, codeLeaseLost, codeProcessLost, codeCancelled, other,
 }
 
 // classOf is the place of a code among them.
@@ -75,14 +75,15 @@ var operationNames = [...]string{
 type metrics struct {
 	meter   metric.Meter
 	listens bool // it has a listener
-	names   struct{ queues, kinds, events *names }
+	names   struct{ queues, kinds, events *measure.Names }
 
 	kinds       []*kindMetrics          // of all queues
 	byKind      map[string]*kindMetrics // of the kinds with a name
-	projections map[string]*grid
-	unprojected *grid // of types that are in no table
+	events      []*eventMetrics         // of all types
+	projections map[string]*eventMetrics
+	unprojected *eventMetrics // of types that are in no table
 	settles     *grid
-	sends       map[string]*grid // by queue
+	sends       *measure.Sends // of handlers, projections and schedules
 	calls       [len(operationNames)]*grid
 	sizes       [len(operationNames)]*series
 }
@@ -93,7 +94,7 @@ type kindMetrics struct {
 	process     *grid
 	wait        *series
 	lasted      *grid
-	ends        [len(outcomeNames)][len(errorClasses)]atomic.Int64
+	ends        ends
 
 	scheduled     bool
 	ticks, missed atomic.Int64
@@ -140,30 +141,6 @@ func (g *grid) at(outcome store.Outcome, class int) *series {
 	return s
 }
 
-// names are the values of a label, of which there are at most so many.
-type names struct {
-	mu    sync.Mutex
-	known map[string]bool // guarded by mu
-	room  int             // guarded by mu; for others than the known
-}
-
-func newNames(most int) *names { return &names{known: make(map[string]bool), room: most} }
-
-// of is a name, or [other] where there is no room for one more.
-func (n *names) of(name string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.known[name] {
-		return name
-	}
-	if n.room == 0 || name == "" {
-		return other
-	}
-	n.known[name] = true
-	n.room--
-	return name
-}
-
 // newMetrics makes the histograms, and the series that are known beforehand; nil
 // without a provider.
 func newMetrics(w *Worker) (*metrics, error) {
@@ -171,10 +148,10 @@ func newMetrics(w *Worker) (*metrics, error) {
 		return nil, nil
 	}
 	m := &metrics{
-		meter: w.config.MeterProvider.Meter(scope), listens: !w.config.PollOnly,
-		byKind: make(map[string]*kindMetrics), projections: make(map[string]*grid), sends: make(map[string]*grid),
+		meter: w.config.MeterProvider.Meter(measure.Scope), listens: !w.config.PollOnly,
+		byKind: make(map[string]*kindMetrics), projections: make(map[string]*eventMetrics),
 	}
-	m.names.queues, m.names.kinds, m.names.events = newNames(maxQueues), newNames(maxKinds), newNames(maxEvents)
+	m.names.queues, m.names.kinds, m.names.events = measure.NewNames(maxQueues), measure.NewNames(maxKinds), measure.NewNames(maxEvents)
 	histograms := make(map[string]metric.Float64Histogram)
 	for _, i := range instruments {
 		if i.kind != histogram {
@@ -193,8 +170,9 @@ func newMetrics(w *Worker) (*metrics, error) {
 		return &series{histograms[name], []metric.RecordOption{metric.WithAttributeSet(instrumentOf(name).attributes(labels))}}
 	}
 	operation := func(name, kind, queue string) *grid {
-		return newGrid(operationDuration, func(_, class string) []string { return []string{"pawl", name, kind, queue, class} })
+		return newGrid(operationDuration, func(_, class string) []string { return []string{"pawl", name, kind, queue, "", class} })
 	}
+	m.sends = measure.NewSends(histograms[operationDuration])
 	newKind := func(queue, kind string) *kindMetrics {
 		k := &kindMetrics{queue: queue, kind: kind, wait: newSeries(jobWait, queue, kind)}
 		k.process = newGrid(processDuration, func(outcome, class string) []string {
@@ -205,12 +183,11 @@ func newMetrics(w *Worker) (*metrics, error) {
 		return k
 	}
 	for _, q := range w.queues {
-		name := m.names.queues.of(q.name)
+		name := m.names.queues.Of(q.name)
 		t := &queueMetrics{claims: operation("claim", "receive", name), kinds: make(map[string]*kindMetrics)}
-		m.sends[name] = operation("enqueue", "send", name)
 		t.other = newKind(name, other)
 		for _, kind := range slices.Sorted(maps.Keys(q.rows)) {
-			if m.names.kinds.of(kind) != kind {
+			if m.names.kinds.Of(kind) != kind {
 				break
 			}
 			k := newKind(name, kind)
@@ -219,14 +196,17 @@ func newMetrics(w *Worker) (*metrics, error) {
 		}
 		q.metrics = t
 	}
-	projection := func(kind string) *grid {
-		return newGrid(projectionDuration, func(outcome, class string) []string { return []string{kind, outcome, class} })
+	newEvent := func(event string) *eventMetrics {
+		e := &eventMetrics{event: event}
+		e.projection = newGrid(projectionDuration, func(outcome, class string) []string { return []string{event, outcome, class} })
+		m.events = append(m.events, e)
+		return e
 	}
-	m.unprojected = projection(other)
+	m.unprojected = newEvent(other)
 	if w.relay != nil {
 		for _, event := range slices.Sorted(maps.Keys(w.relay.rows)) {
-			if m.names.events.of(event) == event {
-				m.projections[event] = projection(event)
+			if m.names.events.Of(event) == event {
+				m.projections[event] = newEvent(event)
 			}
 		}
 	}
@@ -244,6 +224,15 @@ func errorClass(err error) int {
 		return 0
 	}
 	return classOf(string(task.Classify(err).Class))
+}
+
+// into returns a context in which what the application enqueues and publishes is
+// measured.
+func (m *metrics) into(ctx context.Context) context.Context {
+	if m == nil {
+		return ctx
+	}
+	return m.sends.Into(ctx)
 }
 
 // database records one call to the database, that of a batch of so many jobs
@@ -330,11 +319,7 @@ func (m *metrics) ended(e *ending, recorded store.Outcome) {
 		return
 	}
 	k := e.q.metrics.of(e.kind)
-	class := 0
-	if recorded != store.Completed && recorded != store.GiveBack {
-		class = classOf(e.Code)
-	}
-	k.ends[recorded][class].Add(1)
+	k.ends[recorded][endClass(recorded, e.Code)].Add(1)
 	switch recorded {
 	case store.Completed, store.Dead, store.Cancelled:
 		if a := e.attempt; a.claim != nil && !a.job.EnqueuedAt.IsZero() {
@@ -343,33 +328,12 @@ func (m *metrics) ended(e *ending, recorded store.Outcome) {
 	}
 }
 
-// projected records the end of a projection.
-func (m *metrics) projected(event string, v *verdict, took time.Duration) {
-	if m == nil {
-		return
-	}
-	g, ok := m.projections[event]
-	if !ok {
-		g = m.unprojected
-	}
-	g.at(v.outcome, classOf(v.code)).record(took.Seconds())
-}
-
-// measure records a transaction about a schedule, or that it failed.
-func (s *scheduler) measure(kind string, d *done, began time.Time, err error) {
-	m := s.w.metrics
+// tick records a transaction about a schedule, or that it failed.
+func (m *metrics) tick(began time.Time, err error) {
 	if m == nil || errors.Is(err, store.ErrScheduleBusy) || errors.Is(err, store.ErrScheduleMoved) {
 		return
 	}
-	took := time.Since(began)
-	m.database(opTick, took, 0, err)
-	k, ok := m.byKind[kind]
-	if !ok {
-		return
-	}
-	if err != nil || d.ticks+d.runs > 0 {
-		m.sends[k.queue].at(0, errorClass(err)).record(took.Seconds())
-	}
+	m.database(opTick, time.Since(began), 0, err)
 }
 
 // ticked counts what a transaction has done about a schedule.
@@ -381,24 +345,4 @@ func (m *metrics) ticked(kind string, d *done) {
 		k.ticks.Add(int64(d.ticks))
 		k.missed.Add(int64(d.missed))
 	}
-}
-
-// ended tells what has been counted, and that something has not, so that its
-// first time is seen.
-func (k *kindMetrics) ended(tell func(outcome, class string, n int64)) {
-	for outcome := range k.ends {
-		for class := range k.ends[outcome] {
-			n := k.ends[outcome][class].Load()
-			if n > 0 || store.Outcome(outcome) == store.Completed && class == 0 && k.kind != other {
-				tell(outcomeNames[outcome], errorClasses[class], n)
-			}
-		}
-	}
-}
-
-func (k *kindMetrics) refused() (n int64) {
-	for class := range k.ends[store.Refused] {
-		n += k.ends[store.Refused][class].Load()
-	}
-	return n
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/internal/measure"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/task"
 	"github.com/pawlgo/pawl/task/taskimpl"
@@ -100,9 +101,9 @@ func TestMetricsWithoutAProvider(t *testing.T) {
 // The number of series has a bound: what there is no room for is one value.
 func TestBoundOnSeries(t *testing.T) {
 	t.Parallel()
-	n := newNames(2)
+	n := measure.NewNames(2)
 	for range 2 {
-		require.Equal(t, []string{"a", "b", other, "a", other}, []string{n.of("a"), n.of("b"), n.of("c"), n.of("a"), n.of("")})
+		require.Equal(t, []string{"a", "b", other, "a", other}, []string{n.Of("a"), n.Of("b"), n.Of("c"), n.Of("a"), n.Of("")})
 	}
 
 	w := measuredWorker(t, noop.NewMeterProvider(), maxKinds+10)

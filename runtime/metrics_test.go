@@ -85,6 +85,27 @@ func oneHeld(t *testing.T, s *stage) {
 
 func oneEvent(t *testing.T, s *stage) { publish(t, task.Autocommit(s.pool), s.event, "1", args{}) }
 
+// enqueues makes a handler that enqueues one job, and fails to enqueue another.
+func enqueues(s *stage) handler {
+	return func(ctx context.Context, _ *task.Job[args]) error {
+		if _, err := taskimpl.Enqueue(ctx, task.Autocommit(s.pool), kind("other", "other"), args{}, nil); err != nil {
+			return err
+		}
+		_, err := taskimpl.Enqueue(ctx, task.Autocommit(s.pool), kind("other", "other"), args{}, []task.EnqueueOption{task.Attempts(-1)})
+		if !errors.Is(err, task.ErrInvalidOption) {
+			return fmt.Errorf("an impossible number of attempts: %w", err)
+		}
+		return nil
+	}
+}
+
+func publishes(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {
+	_, err := taskimpl.Publish(ctx, tx, event(func(e *taskimpl.Event[args]) {
+		e.Name, e.Capabilities = "trip.billed", []taskimpl.Capability{{Version: 1, ID: 0xE3}}
+	}), f.AggregateID, args{}, nil)
+	return err
+}
+
 func failsProjection(err error) projector {
 	return func(context.Context, pgx.Tx, *task.Fact[args]) error { return err }
 }
@@ -124,6 +145,19 @@ var provocations = []provocation{
 			{"messaging.process.duration", labels("outcome", "given_back"), 1},
 			{"pawl.job.ended", labels("kind", "k", "outcome", "given_back"), 1},
 			{"pawl.queue.scheduled", labels("queue", "q"), 1},
+		},
+	}, {
+		name: "a handler that enqueues", handle: enqueues, provoke: oneJob,
+		moves: []move{
+			{"messaging.client.operation.duration", labels("type", "send", "queue", "other", "kind", "other"), 2},
+			{"messaging.client.operation.duration", labels("type", "send", "queue", "other", "kind", "other", "error", "invalid"), 1},
+			{"messaging.client.operation.duration", labels("type", "send"), 2},
+		},
+	}, {
+		name: "a projection that publishes", project: publishes, provoke: oneEvent,
+		moves: []move{
+			{"messaging.client.operation.duration", labels("type", "send", "kind", "trip.billed"), 1},
+			{"messaging.client.operation.duration", labels("type", "send"), 1},
 		},
 	}, {
 		name: "a handler that panics", handle: func(*stage) handler { return func(context.Context, *task.Job[args]) error { panic("oh") } }, provoke: oneJob,
@@ -234,13 +268,14 @@ var provocations = []provocation{
 		moves: []move{
 			{"pawl.schedule.missed", labels("kind", "k"), 1},
 			{"pawl.schedule.ticks", labels("kind", "k"), 1},
-			{"messaging.client.operation.duration", labels("type", "send", "queue", "q"), 1},
+			{"messaging.client.operation.duration", labels("type", "send", "queue", "q", "kind", "k"), 1},
 			{"pawl.database.duration", labels("op", "tick"), 1},
 		},
 	}, {
 		name: "an event that is projected", project: failsProjection(nil), provoke: oneEvent,
 		moves: []move{
 			{"pawl.projection.duration", labels("kind", "trip.completed", "outcome", "completed"), 1},
+			{"pawl.event.ended", labels("kind", "trip.completed", "outcome", "completed"), 1},
 			{"pawl.database.duration", labels("op", "take"), 1},
 			{"pawl.database.duration", labels("op", "commit"), 1},
 		},
@@ -248,12 +283,24 @@ var provocations = []provocation{
 		name: "an event that is tried again", project: failsProjection(task.Transient(errors.New("later"))), provoke: oneEvent,
 		moves: []move{
 			{"pawl.projection.duration", labels("kind", "trip.completed", "outcome", "retried", "error", "transient"), 1},
+			{"pawl.event.ended", labels("kind", "trip.completed", "outcome", "retried", "error", "transient"), 1},
+			{"pawl.event.ended", nil, 1},
 			{"pawl.outbox.lag.events", labels("kind", "trip.completed"), 1},
 			{"pawl.outbox.lag.duration", labels("kind", "trip.completed"), grows},
 		},
 	}, {
 		name: "an event that blocks its aggregate", project: failsProjection(task.Permanent(errors.New("no"))), provoke: oneEvent,
-		moves: []move{{"pawl.outbox.blocked", nil, 1}},
+		moves: []move{{"pawl.outbox.blocked", nil, 1}, {"pawl.event.ended", labels("outcome", "dead", "error", "permanent"), 1}},
+	}, {
+		name: "an event that ended its process", project: failsProjection(nil),
+		provoke: func(t *testing.T, s *stage) {
+			require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+				publish(t, tx, s.event, "1", args{})
+				_, err := tx.Exec(t.Context(), `UPDATE pawl.pending_events SET suspect = true, claim = gen_random_uuid(), claimed_at = clock_timestamp() - interval '6 seconds'`)
+				return err
+			}))
+		},
+		moves: []move{{"pawl.event.ended", labels("kind", "trip.completed", "outcome", "retried", "error", "process_lost"), 1}, {"pawl.event.ended", nil, 1}},
 	}, {
 		name: "an event that no worker knows", project: failsProjection(nil),
 		provoke: func(t *testing.T, s *stage) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/internal/tracing"
 	"github.com/pawlgo/pawl/task"
 )
 
@@ -36,12 +37,13 @@ type batch struct {
 	alone      bool // for the first event of the one aggregate, which may end the process: the attempt is written down first
 
 	// What came of it; to be read when it has ended or is stuck.
-	conn     *pgxpool.Conn
+	socket   net.Conn                // of its connection
+	runs     []*projection           // that have returned
 	more     []uuid.UUID             // aggregates that have other due events
 	suspects []uuid.UUID             // aggregates whose next event is to be projected alone
 	progress bool                    // something is recorded, or is to be tried again at once
-	stuck    chan struct{}           // closed when a projection ignores the end of its context
-	given    atomic.Pointer[failure] // by the watchdog: the failure of that projection
+	stuck    chan struct{}           // closed when a projection ignores the end of its context; then there is no other run
+	given    atomic.Pointer[failure] // by the watchdog, before that: the failure of that projection
 }
 
 // projection is one run of a projection.
@@ -49,7 +51,14 @@ type projection struct {
 	event   *store.PendingEvent
 	row     dispatch.EventRow
 	started time.Time
+	traced  traced
 	ended   atomic.Bool // its end has been decided; the first one counts
+
+	// What came of it, unless it is gone: the watchdog has given it up.
+	gone     bool
+	verdict  verdict
+	yield    bool // others wait for what the transaction has locked
+	returned time.Time
 }
 
 // failure is an attempt that did not project its event.
@@ -57,6 +66,7 @@ type failure struct {
 	event *store.PendingEvent
 	at    time.Time // when it was taken
 	store.EventFailure
+	ended bool // the transaction had ended before: what was in it may be committed
 }
 
 // project projects events of aggregates that this process has, in one
@@ -114,14 +124,18 @@ func (r *relay) batch(ctx context.Context, aggregates []uuid.UUID, limit int, al
 	select {
 	case <-done:
 	case <-b.stuck:
-		// The connection is that projection's for as long as it runs, but useless from
-		// now on: without the other end the server gives up the transaction, and with
-		// it the locks.
-		_ = b.conn.Conn().PgConn().Conn().Close()
-		r.charge(*b.given.Load())
-		return &batch{progress: true}
 	}
-	return b
+	given := b.given.Load()
+	if given == nil {
+		return b
+	}
+	// The connection is that projection's for as long as it runs, but useless from
+	// now on: without the other end the server gives up the transaction, and with
+	// it the locks.
+	_ = b.socket.Close()
+	r.charge(*given)
+	b.undone(outcomeRolledBack, summaryRolledBack, nil)
+	return &batch{progress: true}
 }
 
 // run makes the transaction.
@@ -139,7 +153,7 @@ func (b *batch) run() {
 		return
 	}
 	defer conn.Release() // closes one that is left inside a transaction
-	b.conn = conn
+	b.socket = conn.Conn().PgConn().Conn()
 	// A process that is stopped in the middle would hold its locks for as long as
 	// it stays stopped.
 	began := time.Now()
@@ -167,7 +181,7 @@ func (b *batch) run() {
 		_ = p.Tx.Rollback(ctx)
 	}()
 
-	t := &tally{seen: make(map[uuid.UUID]int)}
+	t := newTally(w)
 	broken, last := b.each(ctx, p, t)
 	if broken != nil {
 		if b.given.Load() == nil { // that has been counted
@@ -179,6 +193,13 @@ func (b *batch) run() {
 		_ = conn.Conn().Close(closing) // it may be in the middle of anything
 		if broken.Outcome != store.Completed {
 			r.charge(*broken)
+		}
+		switch {
+		case b.given.Load() != nil: // told by who waits for it
+		case broken.ended:
+			b.undone("", "one of the projections ended the transaction of all", broken)
+		default:
+			b.undone(outcomeRolledBack, summaryRolledBack, broken)
 		}
 		return
 	}
@@ -195,23 +216,50 @@ func (b *batch) run() {
 		committed, b.progress = true, last != nil
 		b.more = t.more(p.Events, p.Share())
 		t.count(w)
+		for _, run := range b.runs {
+			run.traced.end(&run.verdict, run.returned)
+		}
 		return
 	}
 	w.counters.events.broken.Add(1)
 	if _, answered := errors.AsType[*pgconn.PgError](err); !answered && !errors.Is(err, store.ErrTransactionEnded) {
 		w.warn("relay", "the answer to a commit did not come", err)
+		b.undone("", "the answer to the commit did not come", nil)
 		return
 	}
 	b.progress = true
 	if t.projected != 1 {
 		// A deferred constraint, such as a foreign key, fails the commit of all.
 		w.warn("relay", "projections could not be committed together; they are tried one at a time", err)
+		b.undone(outcomeRolledBack, summaryRolledBack, nil)
 		return
 	}
-	row := r.rows[last.Type]
-	v := decideApart(row.Policy, last.Attempts+1, row.Policy.Attempts, fmt.Errorf("commit what the projection has done: %w", err), nil)
-	r.log(last).Warn("the projection could not be committed", "code", v.code, "error", v.summary)
-	r.charge(failure{last, p.At, failed(v, row)})
+	run := b.runs[slices.IndexFunc(b.runs, func(run *projection) bool { return run.verdict.outcome == store.Completed })]
+	v := decideApart(run.row.Policy, run.event.Attempts+1, run.row.Policy.Attempts, fmt.Errorf("commit what the projection has done: %w", err), nil)
+	r.log(run.event, run.traced).Warn("the projection could not be committed", "code", v.code, "error", v.said())
+	f := failure{event: run.event, at: p.At, EventFailure: failed(v, run.row)}
+	r.charge(f)
+	b.undone(outcomeRolledBack, summaryRolledBack, &f)
+}
+
+// summaryRolledBack is the status of a projection that was undone for no fault of
+// its own.
+const summaryRolledBack = "its transaction came to nothing, and the event is projected again"
+
+// undone ends the spans of the projections of a transaction that did not commit:
+// with that failure, of the one whose event is charged with it.
+func (b *batch) undone(outcome, why string, charged *failure) {
+	for _, run := range b.runs {
+		if charged != nil && charged.event == run.event && charged.Outcome != store.Completed {
+			v := run.verdict
+			if v.code != charged.Code || v.summary != charged.Summary {
+				v = verdict{outcome: charged.Outcome, code: charged.Code, summary: charged.Summary}
+			}
+			run.traced.end(&v, run.returned)
+		} else {
+			run.traced.undone(outcome, why, run.returned)
+		}
+	}
 }
 
 // each runs the projections. Broken is the end of the transaction before its
@@ -233,12 +281,13 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		row := r.rows[e.Type]
 		var (
 			v     verdict
+			of    traced
 			yield bool
 		)
 		switch {
 		case e.Missing:
 			v = verdict{outcome: store.Quarantine, summary: "pending, but the event has no row"}
-			r.log(e).Error("an event without a row is set aside")
+			r.log(e, of).Error("an event without a row is set aside")
 		case !known, !e.Due:
 			t.seen[e.Aggregate] = -1
 			continue
@@ -248,7 +297,8 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 			continue
 		case e.Claimed:
 			v = lost(row.Policy, e.Attempts+1)
-			r.log(e).Error("the process that projected the event ended in the middle of it", "outcome", v.outcome, "delay", v.delay)
+			of.id = tracing.Extract(e.TraceContext).TraceID()
+			r.log(e, of).Error("the process that projected the event ended in the middle of it", "outcome", outcomeNames[v.outcome], "delay", v.delay)
 		case b.alone && !e.Mine: // somebody else was there in between
 			t.seen[e.Aggregate] = -1
 			continue
@@ -257,10 +307,11 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 				// Events are known by capability, so this means that two types share one.
 				row = dispatch.EventRow{Policy: dispatch.Policy{Attempts: 1, Unknown: 1, Timeout: time.Minute}, Project: r.unknown}
 			}
-			var gone bool
-			if v, yield, gone = b.one(p, e, row); gone {
+			run := b.one(p, e, row)
+			if run.gone {
 				return &failure{EventFailure: store.EventFailure{Outcome: store.Completed}}, last
 			}
+			v, of, yield = run.verdict, run.traced, run.yield
 		}
 		marking, cancel := context.WithTimeout(ctx, batchTimeout)
 		var err error
@@ -273,7 +324,7 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 		if err == nil {
 			last = e
 			done++
-			t.add(v.outcome)
+			t.add(e, v.outcome, v.code)
 			t.seen[e.Aggregate]++
 			if v.outcome == store.Retry || v.outcome == store.GiveBack || v.outcome == store.Dead && !row.Skip {
 				t.seen[e.Aggregate] = -1 // later ones wait
@@ -283,16 +334,16 @@ func (b *batch) each(ctx context.Context, p *store.Projecting, t *tally) (broken
 			}
 			continue
 		}
-		f := &failure{e, p.At, failed(v, row)}
+		f := &failure{event: e, at: p.At, EventFailure: failed(v, row), ended: errors.Is(err, store.ErrTransactionEnded)}
 		switch {
 		case errors.Is(err, store.ErrFenced):
 			f.Outcome = store.Completed // somebody else has seen to it
 		case v.outcome == store.Completed:
-			if errors.Is(err, store.ErrTransactionEnded) {
+			if f.ended {
 				err = errTransactionEnded
 			}
 			w := decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, fmt.Errorf("mark the event as projected: %w", err), nil)
-			r.log(e).Warn("the projection has left its transaction unusable", "code", w.code, "error", w.summary)
+			r.log(e, of).Warn("the projection has left its transaction unusable", "code", w.code, "error", w.said())
 			f.EventFailure = failed(w, row)
 		}
 		return f, last
@@ -313,14 +364,11 @@ func lost(p dispatch.Policy, attempt int) verdict {
 	return v
 }
 
-// codeProcessLost is the code of an attempt at an event that ended its process.
-const codeProcessLost = "process_lost"
-
 var errTransactionEnded = fmt.Errorf("%w: the projection ended its transaction by an SQL statement; return nil to have it committed, or an error to have it rolled back", task.ErrTxOwned)
 
-// one runs one projection and says what came of it. Yield is that others wait for
-// what the transaction has locked, gone that the watchdog has given it up.
-func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.EventRow) (v verdict, yield, gone bool) {
+// one runs one projection, and returns when it has, or when the watchdog has given
+// it up.
+func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.EventRow) *projection {
 	r, w := b.r, b.r.w
 	run := &projection{event: e, row: row, started: time.Now()}
 	r.mu.Lock()
@@ -335,6 +383,7 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 	}
 	projecting, cancel := context.WithTimeoutCause(r.handlers, row.Policy.Timeout, task.ErrTimeout)
 	defer cancel()
+	projecting = run.trace(projecting, w, p.At)
 	watchdog := time.AfterFunc(row.Policy.Timeout+stuckGrace, func() {
 		stuck := fmt.Errorf("%w of %v and the projection ignores its context", task.ErrTimeout, row.Policy.Timeout)
 		v := decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, stuck, task.ErrTimeout)
@@ -345,9 +394,10 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 		w.counters.timeouts.Add(1)
 		w.counters.events.stuck.Add(1)
 		w.counters.events.broken.Add(1)
-		r.log(e).Error("the projection ignores the end of its context and holds a goroutine and a connection", "timeout", row.Policy.Timeout)
+		r.log(e, run.traced).Error("the projection ignores the end of its context and holds a goroutine and a connection", "timeout", row.Policy.Timeout)
 		w.metrics.projected(e.Type, &v, row.Policy.Timeout+stuckGrace)
-		b.given.Store(&failure{e, p.At, failed(v, row)})
+		run.traced.end(&v, time.Now())
+		b.given.Store(&failure{event: e, at: p.At, EventFailure: failed(v, row)})
 		close(b.stuck)
 	})
 	defer watchdog.Stop()
@@ -364,10 +414,12 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 	})
 	if !run.ended.CompareAndSwap(false, true) {
 		w.counters.events.stuck.Add(-1)
-		r.log(e).Warn("a stuck projection has returned", "after", time.Since(run.started))
-		return v, false, true
+		r.log(e, run.traced).Warn("a stuck projection has returned", "after", time.Since(run.started))
+		<-b.stuck // what the watchdog has to say is said
+		run.gone = true
+		return run
 	}
-	took := time.Since(began)
+	run.returned = time.Now()
 	end()
 	if err == nil {
 		err = p.Intact()
@@ -376,31 +428,33 @@ func (b *batch) one(p *store.Projecting, e *store.PendingEvent, row dispatch.Eve
 		}
 	}
 	cause := context.Cause(projecting)
-	v = decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, err, cause)
+	run.verdict = decideApart(row.Policy, e.Attempts+1, row.Policy.Attempts, err, cause)
 	if errors.Is(cause, task.ErrTimeout) && err != nil {
 		w.counters.timeouts.Add(1)
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		yield = pgErr.Code == "40P01" || pgErr.Code == "55P03" // deadlock_detected, lock_not_available
+		run.yield = pgErr.Code == "40P01" || pgErr.Code == "55P03" // deadlock_detected, lock_not_available
 	}
-	w.metrics.projected(e.Type, &v, took)
-	r.tell(e, v, err)
-	return v, yield, false
+	w.metrics.projected(e.Type, &run.verdict, run.returned.Sub(began))
+	r.tell(run, err)
+	b.runs = append(b.runs, run)
+	return run
 }
 
 // tell logs the end of an attempt.
-func (r *relay) tell(e *store.PendingEvent, v verdict, err error) {
+func (r *relay) tell(run *projection, err error) {
+	v := &run.verdict
 	if p, ok := err.(*panicError); ok {
 		r.w.counters.panics.Add(1)
-		r.log(e).Error("the projection panicked", "panic", summarize(p), "stack", string(p.stack))
+		r.log(run.event, run.traced).Error("the projection panicked", "panic", summarize(p), "stack", string(p.stack))
 	}
 	switch v.outcome {
 	case store.Dead:
-		r.log(e).Error("dead event", "code", v.code, "error", v.summary)
+		r.log(run.event, run.traced).Error("dead event", "code", v.code, "error", v.said())
 	case store.Retry:
-		r.log(e).Warn("the projection failed and will be tried again", "code", v.code, "error", v.summary, "delay", v.delay)
+		r.log(run.event, run.traced).Warn("the projection failed and will be tried again", "code", v.code, "error", v.said(), "delay", v.delay)
 	case store.Cancelled:
-		r.log(e).Info("the event is discarded", "code", v.code, "error", v.summary)
+		r.log(run.event, run.traced).Info("the event is discarded", "code", v.code, "error", v.said())
 	}
 }
 
@@ -414,14 +468,14 @@ func (r *relay) charge(f failure) {
 		return
 	}
 	if recorded {
-		t := &tally{}
-		t.add(f.Outcome)
+		t := newTally(r.w)
+		t.add(f.event, f.Outcome, f.Code)
 		t.record(r.w)
 	}
 }
 
-func (r *relay) log(e *store.PendingEvent) logger {
-	return r.w.log.With("event", e.ID, "type", e.Type, "aggregate", e.AggregateType+" "+e.AggregateID, "attempt", e.Attempts+1)
+func (r *relay) log(e *store.PendingEvent, t traced) logger {
+	return t.with(r.w.log.With("event", e.ID, "type", e.Type, "aggregate", e.AggregateType+" "+e.AggregateID, "attempt", e.Attempts+1))
 }
 
 // failed is what is recorded of a verdict.
@@ -433,66 +487,4 @@ func failed(v verdict, row dispatch.EventRow) store.EventFailure {
 // although it knows its capability.
 func (r *relay) unknown(_ context.Context, _ pgx.Tx, o *dispatch.Occurrence) error {
 	return &dispatch.DecodeError{Kind: o.Event, Version: o.Version, Err: errors.New("this binary has no projection of that type, although it knows its capability")}
-}
-
-// tally counts what a transaction has recorded, until it commits.
-type tally struct {
-	projected, retried, dead, discarded, givenBack, quarantined int64
-
-	seen map[uuid.UUID]int // events of each aggregate of which something was recorded; below zero where its turn is over
-}
-
-// more returns the aggregates that may have other due events: some that were read
-// are left, or as many have been read as may be. Those that there was no time for
-// come first.
-func (t *tally) more(events []store.PendingEvent, share int) []uuid.UUID {
-	var begun, untouched []uuid.UUID
-	for n, i := 0, 0; i < len(events); i++ {
-		n++
-		e := &events[i]
-		if i+1 < len(events) && events[i+1].Aggregate == e.Aggregate {
-			continue
-		}
-		switch seen := t.seen[e.Aggregate]; {
-		case seen == 0:
-			untouched = append(untouched, e.Aggregate)
-		case seen > 0 && (seen < n || n >= share):
-			begun = append(begun, e.Aggregate)
-		}
-		n = 0
-	}
-	return append(untouched, begun...)
-}
-
-func (t *tally) add(outcome store.Outcome) {
-	switch outcome {
-	case store.Completed:
-		t.projected++
-	case store.Retry:
-		t.retried++
-	case store.Dead:
-		t.dead++
-	case store.Cancelled:
-		t.discarded++
-	case store.GiveBack:
-		t.givenBack++
-	case store.Quarantine:
-		t.quarantined++
-	}
-}
-
-// count adds what a transaction has recorded that committed.
-func (t *tally) count(w *Worker) {
-	w.counters.events.batches.Add(1)
-	t.record(w)
-}
-
-func (t *tally) record(w *Worker) {
-	c := &w.counters.events
-	c.projected.Add(t.projected)
-	c.retried.Add(t.retried)
-	c.dead.Add(t.dead)
-	c.discarded.Add(t.discarded)
-	c.givenBack.Add(t.givenBack)
-	w.counters.quarantined.Add(t.quarantined)
 }

@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawlgo/pawl/internal/testdb"
 	"github.com/pawlgo/pawl/task"
+	"github.com/pawlgo/pawl/task/taskimpl"
 )
 
 // supervised keeps so many processes running until done, as a supervisor would,
@@ -141,4 +143,28 @@ func TestRolledBackBatch(t *testing.T) {
 	require.Zero(t, query[int](t, pool, `SELECT count(*) FROM projected WHERE attempt > 1`))
 	require.NotZero(t, w.Stats().Events.Broken)
 	require.NoError(t, w.shutdown(t))
+}
+
+// A commit that fails is laid to the one event that was projected, not to one that
+// failed by itself in the same transaction.
+func TestFailedCommitIsLaidToTheProjected(t *testing.T) {
+	t.Parallel()
+	pool := projections(t)
+	exec(t, pool, `CREATE TABLE parent (id int PRIMARY KEY)`)
+	exec(t, pool, `CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`)
+	e := event(func(e *taskimpl.Event[args]) { e.Policy.Attempts = 1 })
+	var ids []uuid.UUID
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		ids = publish(t, tx, e, "a", args{Mode: "deferred"}, args{Mode: "snooze"})
+		return nil
+	}))
+	start(t, pool, projecting(e, func(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {
+		if f.Payload.Mode == "snooze" {
+			return task.Snooze(time.Hour)
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO child VALUES (1)`)
+		return err
+	}))
+	become(t, pool, map[string]int{"dead": 1, "blocked": 1})
+	require.Equal(t, ids[0], query[uuid.UUID](t, pool, `SELECT event_id FROM pawl.event_errors`))
 }

@@ -100,7 +100,7 @@ func (s *scheduler) tick(ctx context.Context, kind string) (next time.Time, err 
 		next, err = s.next(t.State)
 		return err
 	})
-	s.measure(kind, &d, began, err)
+	s.w.metrics.tick(began, err)
 	if err == nil {
 		s.count(kind, &d)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -51,6 +52,7 @@ type spanned struct {
 	parent       trace.SpanContext // invalid of a root
 	links        []trace.Link
 	attributes   map[attribute.Key]attribute.Value
+	events       bytes.Buffer // what was told besides, as text
 	ends         int
 }
 
@@ -83,6 +85,21 @@ func (s *spanned) SetAttributes(all ...attribute.KeyValue) {
 	for _, kv := range all {
 		s.attributes[kv.Key] = kv.Value
 	}
+}
+
+func (s *spanned) AddEvent(name string, opts ...trace.EventOption) {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	config := trace.NewEventConfig(opts...)
+	fmt.Fprintln(&s.events, name, config.Attributes())
+}
+
+func (s *spanned) RecordError(err error, opts ...trace.EventOption) { s.AddEvent(err.Error(), opts...) }
+
+func (s *spanned) SetName(name string) {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.name = name
 }
 
 func (s *spanned) End(...trace.SpanEndOption) {

@@ -156,7 +156,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		for _, q := range w.queues {
 			loops.Go(func() { q.run(ctx) })
 		}
-		loops.Go(func() { w.ticks.run(ctx) })
+		loops.Go(func() { w.ticks.run(w.metrics.into(ctx)) })
 		loops.Wait()
 		<-ctx.Done() // without any queue
 	})
@@ -194,7 +194,7 @@ func (w *Worker) run(ctx context.Context, observe observer, work func(context.Co
 		defer func() { _ = registration.Unregister() }()
 	}
 
-	handlers, endHandlers := context.WithCancelCause(base)
+	handlers, endHandlers := context.WithCancelCause(w.metrics.into(base))
 	defer endHandlers(nil)
 	services, endServices := context.WithCancel(base)
 	defer endServices()

@@ -8,6 +8,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -113,10 +114,23 @@ type DecodeError struct {
 	Kind    string
 	Version int
 	Err     error
+	// Quiet is Err without what it may have of the payload's values: what is said
+	// outside of the database. Nil where Err has none.
+	Quiet error
 }
 
-func (e *DecodeError) Error() string {
-	return "the stored payload of " + e.Kind + " cannot be decoded: " + e.Err.Error()
+func (e *DecodeError) Error() string { return e.with(e.Err) }
+
+// WithoutValues is the error without values of the payload.
+func (e *DecodeError) WithoutValues() error {
+	if e == nil || e.Quiet == nil {
+		return e
+	}
+	return errors.New(e.with(e.Quiet))
+}
+
+func (e *DecodeError) with(err error) string {
+	return "the stored payload of " + e.Kind + " cannot be decoded: " + err.Error()
 }
 
 func (e *DecodeError) Unwrap() error { return e.Err }

@@ -70,15 +70,16 @@ func enqueueOne(ctx context.Context, q Querier, schema string, b *Batch) (answer
 	err = q.QueryRow(ctx, `SELECT `+quote(schema)+`.enqueue_job($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
 		$7::timestamptz, $8::bigint, $9::text::uuid, $10::text::jsonb, $11::text, $12::text, $13::boolean)`,
 		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
-		b.RunAt, b.Delay.Microseconds(), job.ID.String(), job.Args, job.OrganizationID, b.trace(), b.Wake).Scan(&answer.Scheduled)
+		b.RunAt, b.Delay.Microseconds(), job.ID.String(), job.Args, job.OrganizationID, orNull(b.Trace), b.Wake).Scan(&answer.Scheduled)
 	return answer, err
 }
 
-func (b *Batch) trace() *string {
-	if b.Trace == "" {
+// orNull is NULL for an empty text.
+func orNull(text string) *string {
+	if text == "" {
 		return nil
 	}
-	return &b.Trace
+	return &text
 }
 
 // Enqueue stores a batch through the caller's transaction in one call.
@@ -106,7 +107,7 @@ func Enqueue(ctx context.Context, q Querier, schema string, b *Batch) (Enqueued,
 	err := q.QueryRow(ctx, `SELECT scheduled, duplicates FROM `+quote(schema)+`.enqueue_jobs($1::text, $2::text, $3::integer, $4::bigint, $5::smallint, $6::smallint,
 		$7::timestamptz, $8::bigint, $9::text[]::uuid[], $10::text[], $11::text[], $12::bytea[], $13::bigint, $14::boolean, $15::text[], $16::text)`,
 		b.Kind, b.Queue, b.Version, b.Capability, b.Priority, b.MaxAttempts,
-		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake, b.Order, b.trace()).Scan(&answer.Scheduled, &duplicates)
+		b.RunAt, b.Delay.Microseconds(), ids, args, organizations, keys, b.Keep.Microseconds(), b.Wake, b.Order, orNull(b.Trace)).Scan(&answer.Scheduled, &duplicates)
 	if err != nil || duplicates == nil {
 		return answer, err
 	}

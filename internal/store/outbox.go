@@ -29,6 +29,7 @@ type NewEvent struct {
 	Capability     int64
 	OccurredAt     *time.Time // nil for the database's now
 	Payload        string     // a JSON value
+	Trace          string     // the context of the caller's trace; empty for none
 	Wake           bool
 }
 
@@ -37,8 +38,8 @@ type NewEvent struct {
 func Publish(ctx context.Context, q Querier, schema string, e *NewEvent) error {
 	var void pgtype.Text
 	return q.QueryRow(ctx, `SELECT `+quote(schema)+`.publish_event($1::text, $2::text, $3::text, $4::text, $5::integer, $6::bigint,
-		$7::text::uuid, $8::text, $9::timestamptz, $10::boolean)::text`,
-		e.Type, e.AggregateType, e.AggregateID, e.OrganizationID, e.Version, e.Capability, e.ID.String(), e.Payload, e.OccurredAt, e.Wake).Scan(&void)
+		$7::text::uuid, $8::text, $9::timestamptz, $10::text, $11::boolean)::text`,
+		e.Type, e.AggregateType, e.AggregateID, e.OrganizationID, e.Version, e.Capability, e.ID.String(), e.Payload, e.OccurredAt, orNull(e.Trace), e.Wake).Scan(&void)
 }
 
 // EventType is what the database has to know of a type of event to publish it by

@@ -123,7 +123,7 @@ RETURN get_byte(uuid_send(p_aggregate), 0) + 256 * (get_byte(uuid_send(p_aggrega
 CREATE FUNCTION {schema}.publish_event(
 	p_type text, p_aggregate_type text, p_aggregate_id text, p_organization text, p_version integer, p_capability bigint,
 	p_id uuid, p_payload text, p_occurred_at timestamptz, -- NULL: now
-	p_wake boolean) RETURNS void
+	p_trace text, p_wake boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp
 {pinned}
@@ -141,9 +141,10 @@ BEGIN
 	IF to_regclass('events_d' || v_day) IS NULL THEN
 		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
 	END IF;
-	INSERT INTO events (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at, payload)
+	INSERT INTO events (day, id, seq, type, aggregate_type, aggregate_id, organization_id, version, capability, occurred_at, published_at,
+		trace_context, payload)
 	VALUES (v_day, p_id, v_seq, p_type, p_aggregate_type, p_aggregate_id, p_organization, p_version, p_capability,
-		COALESCE(p_occurred_at, v_now), v_now, p_payload::jsonb);
+		COALESCE(p_occurred_at, v_now), v_now, p_trace, p_payload::jsonb);
 	INSERT INTO pending_events (aggregate, seq, id, day, capability, attempts, available_at, published_at)
 	VALUES (v_aggregate, v_seq, p_id, v_day, p_capability, 0, v_now, v_now);
 	IF p_wake AND EXISTS (SELECT FROM sleepers s WHERE s.queue = '!outbox') THEN
@@ -220,7 +221,7 @@ BEGIN
 			HINT = 'Use its id, of at most 1000 bytes.';
 	END IF;
 	PERFORM publish_event(v_type.type, v_type.aggregate_type, aggregate_id, v_organization, v_type.version, v_type.capability,
-		v_id, v_text, occurred_at, true);
+		v_id, v_text, occurred_at, NULL, true);
 	RETURN v_id;
 END $$;
 

@@ -22,7 +22,7 @@ import (
 func encode(args any) (string, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
-		return "", err
+		return "", unencodable(err)
 	}
 	if len(raw) > maxArgs {
 		return "", fmt.Errorf("%w: %d bytes, of at most %d; store the bulk elsewhere and enqueue its name", task.ErrTooLarge, len(raw), maxArgs)
@@ -50,6 +50,17 @@ func encode(args any) (string, error) {
 		}
 	}
 	return string(raw), nil
+}
+
+// unencodable is an error of encoding/json that has no value of the payload: the
+// caller is likely to log it. What a marshaler of the application's says is its own.
+func unencodable(err error) error {
+	for _, known := range []any{new(*json.MarshalerError), new(*json.UnsupportedTypeError), new(*json.UnsupportedValueError)} {
+		if errors.As(err, known) {
+			return err
+		}
+	}
+	return errors.New("encoding/json refuses it: a json.Number is not a number, say")
 }
 
 // scanText looks through encoded JSON for text that jsonb refuses. It reports as
@@ -165,14 +176,14 @@ func digits(number string) (whole, decimals int, err error) {
 	if at := strings.IndexAny(number, "eE"); at >= 0 {
 		mantissa = number[:at]
 		if power, err = strconv.Atoi(number[at+1:]); err != nil || power > maxWhole || power < -maxWhole {
-			return 0, 0, fmt.Errorf("a number has the exponent %.20s, which PostgreSQL cannot store", number[at+1:])
+			return 0, 0, errors.New("a number has an exponent that PostgreSQL cannot store")
 		}
 	}
 	integer, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
 	whole, decimals = len(strings.TrimPrefix(integer, "0"))+power, len(fraction)-power
 	if whole > maxWhole || decimals > maxDecimals {
-		return 0, 0, fmt.Errorf("the number %.20s… has %d digits before the decimal point and %d after it, and PostgreSQL stores at most %d and %d",
-			number, max(whole, 0), max(decimals, 0), maxWhole, maxDecimals)
+		return 0, 0, fmt.Errorf("a number has %d digits before the decimal point and %d after it, and PostgreSQL stores at most %d and %d",
+			max(whole, 0), max(decimals, 0), maxWhole, maxDecimals)
 	}
 	return whole, decimals, nil
 }
@@ -219,7 +230,7 @@ func invalidText(v reflect.Value, path string) (string, bool) {
 			if p, bad := invalidText(it.Key(), path+" (a map key)"); bad {
 				return p, true
 			}
-			if p, bad := invalidText(it.Value(), fmt.Sprintf("%s[%v]", path, it.Key())); bad {
+			if p, bad := invalidText(it.Value(), path+"[…]"); bad {
 				return p, true
 			}
 		}

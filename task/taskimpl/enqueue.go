@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/pawlgo/pawl/internal/enqueue"
+	"github.com/pawlgo/pawl/internal/measure"
 	"github.com/pawlgo/pawl/internal/store"
 	"github.com/pawlgo/pawl/internal/tracing"
 	"github.com/pawlgo/pawl/task"
@@ -104,13 +105,32 @@ func plan(d declared, n int, at func(int) payload, opts []task.EnqueueOption) (s
 }
 
 // enqueueMany stores n jobs.
-func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int) payload, opts []task.EnqueueOption) ([]task.Receipt, error) {
+func enqueueMany(ctx context.Context, tx task.Tx, d declared, n int, at func(int) payload, opts []task.EnqueueOption) (receipts []task.Receipt, err error) {
+	if m := measure.Measuring(ctx); m != nil {
+		began := time.Now()
+		defer func() { m.Enqueued(ctx, d.queue, d.kind, errorClass(err), time.Since(began)) }()
+	}
 	batch, err := plan(d, n, at, opts)
 	if err != nil {
 		return nil, err
 	}
 	batch.Trace = tracing.Inject(ctx)
 	return storeBatch(ctx, tx, &batch)
+}
+
+// errorClass is what the metric of sends calls an error, empty for none.
+func errorClass(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, task.ErrInvalidArgs), errors.Is(err, task.ErrTooLarge), errors.Is(err, task.ErrInvalidOption):
+		return measure.Invalid
+	}
+	switch class := task.Classify(err).Class; class {
+	case task.ClassTransient, task.ClassTimeout, task.ClassUnknown:
+		return string(class)
+	}
+	return measure.Other // of a transaction that is the application's own
 }
 
 // storeBatch stores what was planned.

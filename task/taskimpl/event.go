@@ -3,11 +3,14 @@ package taskimpl
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/internal/dispatch"
 	"github.com/pawlgo/pawl/internal/enqueue"
+	"github.com/pawlgo/pawl/internal/measure"
 	"github.com/pawlgo/pawl/internal/store"
+	"github.com/pawlgo/pawl/internal/tracing"
 	"github.com/pawlgo/pawl/task"
 )
 
@@ -53,7 +56,11 @@ func Publish[P any](ctx context.Context, tx task.Tx, e *Event[P], aggregateID st
 }
 
 // publish stores an event. It is not generic, for the reason that plan is not.
-func publish(ctx context.Context, tx task.Tx, e store.NewEvent, p payload, opts []task.PublishOption) (task.Receipt, error) {
+func publish(ctx context.Context, tx task.Tx, e store.NewEvent, p payload, opts []task.PublishOption) (receipt task.Receipt, err error) {
+	if m := measure.Measuring(ctx); m != nil {
+		began := time.Now()
+		defer func() { m.Published(ctx, e.Type, errorClass(err), time.Since(began)) }()
+	}
 	fail := func(reason, err error) (task.Receipt, error) {
 		return task.Receipt{}, &task.PublishError{Event: e.Type, Reason: reason, Err: err}
 	}
@@ -77,7 +84,7 @@ func publish(ctx context.Context, tx task.Tx, e store.NewEvent, p payload, opts 
 	if reason, err := fill(&job, p, &enqueue.Options{}); err != nil {
 		return fail(reason, err)
 	}
-	e.ID, e.Payload, e.OrganizationID, e.Wake = job.ID, job.Args, job.OrganizationID, !o.NoWake
+	e.ID, e.Payload, e.OrganizationID, e.Trace, e.Wake = job.ID, job.Args, job.OrganizationID, tracing.Inject(ctx), !o.NoWake
 	if o.HasOccurredAt {
 		e.OccurredAt = &o.OccurredAt
 	}
@@ -120,7 +127,7 @@ func eventRow[P any](row dispatch.EventRow, decode decoder[P], project Projectio
 	row.Project = func(ctx context.Context, tx pgx.Tx, o *dispatch.Occurrence) error {
 		payload, err := decode.safely(o.Version, o.Payload)
 		if err != nil {
-			return &dispatch.DecodeError{Kind: o.Event, Version: o.Version, Err: err}
+			return undecodable(o.Event, o.Version, err)
 		}
 		return project(ctx, tx, &task.Fact[P]{
 			ID: o.ID, Type: o.Event, AggregateType: o.AggregateType, AggregateID: o.AggregateID, OrganizationID: o.OrganizationID,

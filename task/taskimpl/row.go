@@ -120,7 +120,7 @@ func (decode decoder[A]) safely(version int, raw []byte) (args A, err error) {
 func (decode decoder[A]) job(d *dispatch.Delivery) (*task.Job[A], error) {
 	args, err := decode.safely(d.Version, d.Args)
 	if err != nil {
-		return nil, &dispatch.DecodeError{Kind: d.Kind, Version: d.Version, Err: err}
+		return nil, undecodable(d.Kind, d.Version, err)
 	}
 	return &task.Job[A]{
 		ID: d.ID, Kind: d.Kind, Queue: d.Queue, OrganizationID: d.OrganizationID,

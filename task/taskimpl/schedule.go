@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/pawlgo/pawl/internal/dispatch"
+	"github.com/pawlgo/pawl/internal/measure"
 	"github.com/pawlgo/pawl/task"
 )
 
@@ -66,7 +67,11 @@ func prepare(d declared, p payload, at time.Time, key string) (dispatch.Store, e
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, tx pgx.Tx, schema string) (uuid.UUID, bool, error) {
+	return func(ctx context.Context, tx pgx.Tx, schema string) (_ uuid.UUID, _ bool, err error) {
+		if m := measure.Measuring(ctx); m != nil {
+			began := time.Now()
+			defer func() { m.Enqueued(ctx, d.queue, d.kind, errorClass(err), time.Since(began)) }()
+		}
 		receipts, err := storeBatch(ctx, task.InSchema(tx, schema), &batch)
 		if err != nil {
 			return uuid.Nil, false, err
