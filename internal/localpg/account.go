@@ -106,7 +106,9 @@ func (a account) reaches(ctx context.Context, dir string) error {
 	}
 	cmd := exec.CommandContext(ctx, shell, "-c", `cd "$1"`, "sh", dir)
 	a.apply(cmd)
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Run(); ctx.Err() != nil {
+		return context.Cause(ctx) // no word about the directory
+	} else if err != nil {
 		return fmt.Errorf("the account %s cannot reach %s: %w", a.name, dir, err)
 	}
 	return nil
