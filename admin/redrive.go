@@ -127,8 +127,8 @@ const (
 // Once ten tries in a row have failed, the error is the last one's.
 //
 // Otherwise the error is [ErrStopped] when too many of the jobs failed, the end of
-// ctx, [ErrNoFilter], [ErrInvalid] or [ErrRedacted]; with all but the last three the
-// redrive is returned too.
+// ctx, [ErrNoFilter], [ErrInvalid], [ErrNoPayloads] or [ErrRedacted]; with all but the
+// last four the redrive is returned too.
 func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, error) {
 	if _, err := opts.Filter.target(); err != nil {
 		return nil, err
@@ -154,6 +154,9 @@ func (c *Client) Redrive(ctx context.Context, opts RedriveOptions) (*Redrive, er
 	}
 	var given []ArgFilter // what is not written down
 	if err := c.read(ctx, "redrive dead letters", func(r *store.Reading) error {
+		if err := r.MayFilter(ctx, len(opts.Filter.Args)); err != nil {
+			return err // before anything is written down
+		}
 		shown, err := opts.Filter.redacted(ctx, r)
 		if err != nil {
 			return err

@@ -60,6 +60,8 @@ func TestViewersAndOperators(t *testing.T) {
 		require.ErrorIs(t, err, admin.ErrNoPayloads)
 		_, err = c.PurgeDead(t.Context(), admin.DeadFilter{Args: ofN}, "", nil)
 		require.ErrorIs(t, err, admin.ErrNoPayloads)
+		_, err = c.Redrive(t.Context(), admin.RedriveOptions{Filter: admin.DeadFilter{Args: ofN}})
+		require.ErrorIs(t, err, admin.ErrNoPayloads)
 		detail, err := c.Job(t.Context(), dead)
 		require.NoError(t, err)
 		require.NotEmpty(t, detail.Errors)

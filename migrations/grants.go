@@ -43,8 +43,8 @@ type Roles struct {
 //
 // What each role may do is in docs/security.md. To see since when sessions of other
 // roles hold back vacuum, a worker and an operator have to be members of pg_monitor
-// besides: that is for a superuser to grant, and no right in the schema. The rights of a role on tables of
-// the application are the application's business.
+// besides: that is for a superuser to grant, and no right in the schema. The rights
+// of a role on tables of the application are the application's business.
 func Grants(roles Roles, opts Options) (string, error) {
 	schema, err := opts.schema()
 	if err != nil {

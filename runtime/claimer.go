@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -16,13 +17,16 @@ const (
 	claimsAtOnce = 4
 	// claimsTogether bounds the queues of one claim.
 	claimsTogether = 64
+	// scanAlone is from when on the scans of a queue from the beginning keep no other
+	// queue waiting: there is much before its first due job.
+	scanAlone = 50 * time.Millisecond
 )
 
 // claimer sends the claims of all queues. Those that wait while others are under
 // way go in one statement: a worker of many queues that have a few slots each would
 // pay for a transaction for every few jobs otherwise.
 type claimer struct {
-	w *Worker
+	all func(context.Context, []*store.Claim) ([]*store.Claimed, error) // asks the database
 
 	mu       sync.Mutex
 	underWay int      // guarded by mu; statements
@@ -32,6 +36,7 @@ type claimer struct {
 // asked is a claim that waits for its answer.
 type asked struct {
 	*store.Claim
+	alone    bool
 	answered chan struct{} // closed when what follows is set
 	claimed  *store.Claimed
 	took     time.Duration
@@ -39,10 +44,15 @@ type asked struct {
 	lead     chan []*asked // to send these, of which it is the first
 }
 
-// send sends a claim, alone or along with others, and returns how long the
-// statement took.
-func (c *claimer) send(ctx context.Context, claim *store.Claim) (*store.Claimed, time.Duration, error) {
-	a := &asked{Claim: claim, answered: make(chan struct{}), lead: make(chan []*asked, 1)}
+// errNotSent is the error of a claim that a shutdown has overtaken: it has taken
+// nothing.
+var errNotSent = errors.New("the claim was not sent")
+
+// send sends a claim, by itself or along with others, and returns how long the
+// statement took. The end of ctx keeps it from being sent, and leaves one that has
+// been only claimHurry: its answer says what is held.
+func (c *claimer) send(ctx context.Context, claim *store.Claim, alone bool) (*store.Claimed, time.Duration, error) {
+	a := &asked{Claim: claim, alone: alone || !claim.Together(), answered: make(chan struct{}), lead: make(chan []*asked, 1)}
 	c.mu.Lock()
 	if c.underWay < claimsAtOnce {
 		c.underWay++
@@ -52,24 +62,20 @@ func (c *claimer) send(ctx context.Context, claim *store.Claim) (*store.Claimed,
 	}
 	c.waiting = append(c.waiting, a)
 	c.mu.Unlock()
-	select {
-	case <-a.answered:
-	case all := <-a.lead:
-		c.call(ctx, all)
-	case <-ctx.Done():
-		if c.leave(a) {
-			return nil, 0, ctx.Err()
-		}
-		// Somebody else sends it, within a like time, or it is to lead others.
+	done := ctx.Done()
+	for {
 		select {
 		case <-a.answered:
+			return a.claimed, a.took, a.err
 		case all := <-a.lead:
-			hurry, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimHurry)
-			defer cancel()
-			c.call(hurry, all)
+			c.call(ctx, all)
+		case <-done:
+			if c.leave(a) {
+				return nil, 0, errNotSent
+			}
+			done = nil // it is on its way
 		}
 	}
-	return a.claimed, a.took, a.err
 }
 
 // leave takes back a claim that waits. It reports false for one that is on its way.
@@ -91,10 +97,16 @@ func (c *claimer) call(ctx context.Context, all []*asked) {
 	for i, a := range all {
 		claims[i] = a.Claim
 	}
+	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	hurry := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(claimHurry, cancel)
+		context.AfterFunc(calling, func() { timer.Stop() })
+	})
 	sent := time.Now()
-	claimed, err := c.w.store.ClaimAll(ctx, claims)
+	claimed, err := c.all(calling, claims)
 	took := time.Since(sent)
-	c.w.metrics.database(opClaim, took, 0, err)
+	hurry()
+	cancel()
 	for i, a := range all {
 		a.took, a.err = took, err
 		if err == nil {
@@ -119,7 +131,7 @@ func (c *claimer) take() (all []*asked) {
 	jobs := 0
 	c.waiting = slices.DeleteFunc(c.waiting, func(a *asked) bool {
 		fits := len(all) == 0 ||
-			len(all) < claimsTogether && jobs+a.Limit <= maxClaim && all[0].Together() && a.Together() && a.Owner == all[0].Owner
+			len(all) < claimsTogether && jobs+a.Limit <= maxClaim && !all[0].alone && !a.alone && a.Owner == all[0].Owner
 		if fits {
 			all = append(all, a)
 			jobs += a.Limit
@@ -127,4 +139,12 @@ func (c *claimer) take() (all []*asked) {
 		return fits
 	})
 	return all
+}
+
+// claimAll asks the database for claims.
+func (w *Worker) claimAll(ctx context.Context, claims []*store.Claim) ([]*store.Claimed, error) {
+	sent := time.Now()
+	claimed, err := w.store.ClaimAll(ctx, claims)
+	w.metrics.database(opClaim, time.Since(sent), 0, err)
+	return claimed, err
 }

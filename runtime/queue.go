@@ -301,17 +301,14 @@ func (q *queue) claim(ctx context.Context, s *session, free int) (started int, n
 		c.Floors = [store.Priorities]time.Time{}
 	}
 
-	// A shutdown does not cut the claim short at once: its answer says what is
-	// held.
-	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
-	hurry := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(claimHurry, cancel)
-		context.AfterFunc(callCtx, func() { timer.Stop() })
-	})
-	claimed, took, err := w.claimer.send(callCtx, c)
+	claimed, took, err := w.claimer.send(ctx, c, full && q.fullTook > scanAlone)
+	if errors.Is(err, errNotSent) {
+		if c.SuspectToken != uuid.Nil {
+			w.releaseSuspect(q)
+		}
+		return 0, 0, err
+	}
 	q.took = took
-	hurry()
-	cancel()
 	measured := w.metrics.claimed(q, time.Since(begun), q.took, claimed, err)
 	if err != nil {
 		if c.SuspectToken != uuid.Nil {

@@ -89,6 +89,10 @@ type relay struct {
 	// an event, and for reading by the others.
 	alone sync.RWMutex
 
+	// Held to write down something beside the transactions: the store has one
+	// connection for that.
+	recording sync.Mutex
+
 	mu      sync.Mutex
 	away    map[uuid.UUID]time.Time  // guarded by mu; aggregates to leave alone until then, zero while this process has them
 	running map[*projection]struct{} // guarded by mu

@@ -26,6 +26,9 @@ const (
 	// batchTimeout bounds what a transaction waits for apart from projections: a
 	// connection, the events, the mark of one, the commit.
 	batchTimeout = 10 * time.Second
+	// aloneTimeout bounds the beginning of an attempt that is written down first:
+	// others take it for one that has ended its process after five seconds.
+	aloneTimeout = 3 * time.Second
 )
 
 // batch is one transaction of the relay.
@@ -157,15 +160,21 @@ func (b *batch) run() {
 	// A process that is stopped in the middle would hold its locks for as long as
 	// it stays stopped.
 	began := time.Now()
-	beginning, cancel := context.WithTimeout(ctx, batchTimeout)
 	idle := r.longest + stuckGrace + w.config.Lease
 	var p *store.Projecting
 	if b.alone {
-		p, err = w.store.ClaimProjecting(beginning, conn.Conn(), b.aggregates[0], r.capabilities, idle, w.config.Name)
+		claim := uuid.New()
+		beginning, cancel := context.WithTimeout(ctx, aloneTimeout)
+		p, err = w.store.ClaimProjecting(beginning, conn.Conn(), b.aggregates[0], claim, r.capabilities, idle, w.config.Name)
+		cancel()
+		if err != nil || p.Locked == 0 {
+			defer r.unclaim(b.aggregates[0], claim) // when the transaction has ended
+		}
 	} else {
+		beginning, cancel := context.WithTimeout(ctx, batchTimeout)
 		p, err = w.store.BeginProjecting(beginning, conn.Conn(), b.aggregates, b.limit, idle, w.config.Name)
+		cancel()
 	}
-	cancel()
 	w.metrics.database(opTake, time.Since(began), 0, err)
 	if err != nil {
 		w.warn("relay", "cannot begin to project", err)
@@ -458,8 +467,21 @@ func (r *relay) tell(run *projection, err error) {
 	}
 }
 
+// unclaim takes back that an attempt has begun, which has not.
+func (r *relay) unclaim(aggregate, claim uuid.UUID) {
+	r.recording.Lock()
+	defer r.recording.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.handlers), batchTimeout)
+	defer cancel()
+	if err := r.w.store.Unclaim(ctx, aggregate, claim); err != nil {
+		r.w.warn("relay", "cannot take back that a projection has begun; it will be taken for one that ended its process", err)
+	}
+}
+
 // charge records an attempt whose transaction came to nothing.
 func (r *relay) charge(f failure) {
+	r.recording.Lock()
+	defer r.recording.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.handlers), batchTimeout)
 	defer cancel()
 	recorded, err := r.w.store.EventFailed(ctx, f.event, f.EventFailure, f.at, r.w.config.Name)

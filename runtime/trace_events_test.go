@@ -237,7 +237,7 @@ func TestTraceOfProjectionsThatAreUndone(t *testing.T) {
 			pool, spans := projections(t), &traces{}
 			exec(t, pool, `CREATE TABLE parent (id int PRIMARY KEY)`)
 			exec(t, pool, `CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`)
-			e := event(func(e *taskimpl.Event[args]) { e.Policy.Timeout = 500 * time.Millisecond })
+			e := event(func(e *taskimpl.Event[args]) { e.Policy.Timeout = 2 * time.Second })
 			ids := []uuid.UUID{tracedEvent(t, t.Context(), pool, e, "a", args{}), tracedEvent(t, t.Context(), pool, e, "a", args{Mode: "spoil"})}
 			opened := make(chan struct{})
 			config := projecting(e, func(ctx context.Context, tx pgx.Tx, f *task.Fact[args]) error {

@@ -80,7 +80,7 @@ func New(pool *pgxpool.Pool, config Config) (*Worker, error) {
 	w.health.init(&config)
 	w.suspect <- struct{}{}
 	w.crew = newCrew(w.stopped)
-	w.claimer = &claimer{w: w}
+	w.claimer = &claimer{all: w.claimAll}
 	for _, s := range served {
 		w.queues = append(w.queues, newQueue(w, s))
 	}

@@ -68,7 +68,7 @@ func (f *LetterFilter) letters(schema string, newestFirst bool) source {
 
 // ScanLetters looks at some dead letters, in the order of their deaths.
 func (r *Reading) ScanLetters(ctx context.Context, f *LetterFilter, newestFirst bool, scan Scan) (*Scanned, error) {
-	if err := r.readable(ctx, f.Args); err != nil {
+	if err := r.MayFilter(ctx, len(f.Args)); err != nil {
 		return nil, err
 	}
 	return r.scan(ctx, f.letters(r.schema, newestFirst), scan)

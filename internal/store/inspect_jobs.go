@@ -271,7 +271,7 @@ func (r *Reading) ScanJobs(ctx context.Context, f *JobFilter, scan Scan) (*Scann
 	if err != nil {
 		return nil, err
 	}
-	if err := r.readable(ctx, f.Args); err != nil {
+	if err := r.MayFilter(ctx, len(f.Args)); err != nil {
 		return nil, err
 	}
 	return r.scan(ctx, s, scan)
@@ -287,9 +287,10 @@ func (r *Reading) PayloadsReadable(ctx context.Context) (may bool, err error) {
 	return may, err
 }
 
-// readable is the error of a filter that the role may not use.
-func (r *Reading) readable(ctx context.Context, args []ArgFilter) error {
-	if len(args) == 0 {
+// MayFilter is the error of a filter with so many arguments that the role may not
+// use.
+func (r *Reading) MayFilter(ctx context.Context, args int) error {
+	if args == 0 {
 		return nil
 	}
 	may, err := r.PayloadsReadable(ctx)

@@ -202,28 +202,30 @@ func (s *Store) BeginProjecting(ctx context.Context, conn *pgx.Conn, aggregates 
 
 // ClaimProjecting is [Store.BeginProjecting] of the first event of one aggregate,
 // where that may end its process. First it writes down, in a transaction of its
-// own, that an attempt begins. Should nobody ever say how it ended, it counts. Where
-// somebody else takes the aggregate's lock in between, that is taken back, and the
-// transaction has ended, with nothing locked.
+// own, that an attempt begins. Should nobody ever say how it ended, it counts, so
+// one that does not begin has to be taken back by [Store.Unclaim]: nothing is locked
+// where another relay has taken the aggregate in between. Others leave it alone for
+// five seconds from then on, in which it has to have begun.
 //
 // That is another transaction on the same connection, since one that needed a second
 // one could wait for it in vain: behind a pooler, or in a pool that others have
 // emptied for the same reason.
-func (s *Store) ClaimProjecting(ctx context.Context, conn *pgx.Conn, aggregate uuid.UUID, capabilities []int64, idle time.Duration, by string) (*Projecting, error) {
-	claim := uuid.NewString()
+func (s *Store) ClaimProjecting(ctx context.Context, conn *pgx.Conn, aggregate, claim uuid.UUID, capabilities []int64, idle time.Duration, by string) (*Projecting, error) {
+	written := claim.String()
 	if _, err := conn.Exec(ctx, `SELECT `+s.schema+`.claim_event($1::text::uuid, $2::bigint[], $3::text::uuid, $4::text)`,
-		aggregate.String(), capabilities, claim, by); err != nil {
+		aggregate.String(), capabilities, written, by); err != nil {
 		return nil, explain(err)
 	}
-	p, err := s.beginProjecting(ctx, conn, []uuid.UUID{aggregate}, 1, &claim, idle, by)
-	if err != nil || p.Locked > 0 {
-		return p, err
-	}
-	if err := p.Tx.Rollback(ctx); err != nil {
-		return nil, err
-	}
-	_, err = conn.Exec(ctx, `SELECT `+s.schema+`.unclaim_event($1::text::uuid, $2::text::uuid)`, aggregate.String(), claim)
-	return p, explain(err)
+	return s.beginProjecting(ctx, conn, []uuid.UUID{aggregate}, 1, &written, idle, by)
+}
+
+// Unclaim takes back what [Store.ClaimProjecting] has written down, where the
+// attempt did not begin: with an error, or since another relay had the lock.
+func (s *Store) Unclaim(ctx context.Context, aggregate, claim uuid.UUID) error {
+	return s.call(ctx, `SELECT `+s.schema+`.unclaim_event($1, $2)`, []any{aggregate, claim}, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	})
 }
 
 func (s *Store) beginProjecting(ctx context.Context, conn *pgx.Conn, aggregates []uuid.UUID, limit int, claim *string, idle time.Duration, by string) (*Projecting, error) {

@@ -36,15 +36,15 @@ SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
-	v_now    timestamptz := clock_timestamp();
-	v_limits integer[]   := p_limits;
-	v_tokens integer     := cardinality(p_tokens) / cardinality(p_queues); -- of each queue
-	v_paused text[];
-	v_turns  boolean     := false;
-	v_cancel boolean;
-	v_suspects boolean; -- there are some, of whatever queue
-	v_count  integer;
-	v_short  boolean[]; -- the claim of the queue has not filled up
+	v_now      timestamptz := clock_timestamp();
+	v_limits   integer[]   := p_limits;
+	v_tokens   integer     := cardinality(p_tokens) / cardinality(p_queues); -- of each queue
+	v_turns    boolean     := false;
+	v_paused   text[];
+	v_cancel   boolean;
+	v_suspects boolean;   -- there may be some, of whatever queue
+	v_count    integer;
+	v_short    boolean[]; -- whose claim has not filled up
 BEGIN
 	IF NOT EXISTS (SELECT FROM processes p WHERE p.id = p_owner) THEN
 		RAISE EXCEPTION 'process % is not registered', p_owner USING ERRCODE = 'PW001';
@@ -60,7 +60,7 @@ BEGIN
 		v_limits := ARRAY(SELECT CASE WHEN u.queue = ANY (v_paused) THEN 0 ELSE u.most END FROM unnest(p_queues, p_limits) u(queue, most));
 	END IF;
 	v_cancel := EXISTS (SELECT FROM cancel_requests);
-	v_suspects := EXISTS (SELECT FROM ready r WHERE r.suspect);
+	v_suspects := cardinality(p_queues) = 1 OR EXISTS (SELECT FROM ready r WHERE r.suspect);
 
 	IF p_suspect_token IS NOT NULL AND v_limits[1] > 0 THEN
 		RETURN QUERY
@@ -124,11 +124,16 @@ BEGIN
 	CROSS JOIN LATERAL unnest(b.ids, b.days, b.attempts, b.priorities, b.run_ats) WITH ORDINALITY u(id, day, attempt, priority, run_at, pos)
 	LEFT JOIN LATERAL (SELECT * FROM jobs j WHERE j.day = u.day AND j.id = u.id OFFSET 0) j ON true;
 
-	v_short := ARRAY(
-		SELECT w.most > (
-			SELECT COALESCE(sum(cardinality(l.job_ids)), 0) FROM leases l
-			WHERE l.token = ANY (p_tokens[v_tokens * (w.n - 1) + 1 : v_tokens * w.n] || p_alone_tokens))
-		FROM unnest(v_limits) WITH ORDINALITY w(most, n));
+	GET DIAGNOSTICS v_count = ROW_COUNT;
+	IF cardinality(p_queues) = 1 THEN
+		v_short := ARRAY[v_limits[1] > v_count];
+	ELSE
+		v_short := ARRAY(
+			SELECT w.most > (
+				SELECT COALESCE(sum(cardinality(l.job_ids)), 0) FROM leases l
+				WHERE l.token = ANY (p_tokens[v_tokens * (w.n - 1) + 1 : v_tokens * w.n]))
+			FROM unnest(v_limits) WITH ORDINALITY w(most, n));
+	END IF;
 	IF p_sleep IS NOT NULL THEN
 		DELETE FROM sleepers s USING unnest(p_queues, p_sleep, v_short) w(queue, sleep, short)
 		WHERE s.queue = w.queue AND s.process = p_owner AND w.sleep IS NOT NULL AND NOT (w.sleep AND w.short);

@@ -449,7 +449,9 @@ BEGIN
 		PERFORM ensure_day(v_day, '{events,event_outcomes,event_errors}');
 	END IF;
 	IF p_outcome IN (2, 4) THEN
-		UPDATE pending_events p SET available_at = v_retry, claimed_at = NULL, claimed_by = NULL, claim = NULL, attempts = CASE p_outcome WHEN 2 THEN LEAST(p.attempts + 1, 32766) ELSE p.attempts END
+		-- One that has failed in order is not what ended a process.
+		UPDATE pending_events p SET available_at = v_retry, claimed_at = NULL, claimed_by = NULL, claim = NULL,
+			suspect = p.suspect AND p_code IS NOT DISTINCT FROM 'process_lost', attempts = CASE p_outcome WHEN 2 THEN LEAST(p.attempts + 1, 32766) ELSE p.attempts END
 		WHERE p.aggregate = p_aggregate AND p.seq = p_seq AND p.attempts = p_attempts
 		RETURNING p.* INTO v_event;
 	ELSE

@@ -358,8 +358,9 @@ AS $$
 	SELECT count(*) FROM gone
 $$;
 
--- Removes former lives of jobs that ended p_age ago, p_limit at most. Those whose
--- next end is still to be counted stay for as long as their redrive does.
+-- Removes former lives of jobs that were made to run again p_age ago, p_limit at
+-- most. Those whose next end is still to be counted stay for as long as their
+-- redrive does.
 CREATE FUNCTION {schema}.purge_lives(p_age_us bigint, p_limit integer) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = {schema}, pg_temp

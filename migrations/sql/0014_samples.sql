@@ -206,7 +206,8 @@ AS $$
 	)
 	SELECT jsonb_build_object(
 		'horizon_us', (
-			SELECT COALESCE((extract(epoch FROM max(clock_timestamp() - h.since)) * 1000000)::bigint, CASE WHEN NOT COALESCE(bool_or(h.hidden), false) THEN 0 END)
+			SELECT CASE WHEN max(h.behind) FILTER (WHERE h.hidden) >= COALESCE(max(h.behind) FILTER (WHERE NOT h.hidden), 0) THEN NULL
+				ELSE COALESCE((extract(epoch FROM max(clock_timestamp() - h.since)) * 1000000)::bigint, 0) END
 			FROM holders h),
 		'horizon_transactions', (SELECT COALESCE(max(h.behind), 0) FROM holders h),
 		'notifications', pg_notification_queue_usage(),
