@@ -162,9 +162,9 @@ func decodeConfidential(version int, raw []byte) (confidential, error) {
 	return taskimpl.As[confidential](raw)
 }
 
-// misdeeds are the ways in which handlers and projections end, without a word of the
+// endings are the ways in which handlers and projections end, without a word of the
 // payload in what is their own.
-var misdeeds = []string{"success", "transient", "permanent", "unknown", "revoked", "panic", "goexit", "timeout", "stuck", "snooze"}
+var endings = []string{"success", "transient", "permanent", "unknown", "revoked", "panic", "goexit", "timeout", "stuck", "snooze"}
 
 // act does what a payload asks for.
 func act(ctx context.Context, c *confidential, attempt int, opened <-chan struct{}) error {
@@ -232,7 +232,7 @@ func TestNothingOfAJobComesOut(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for _, k := range []*taskimpl.Kind[confidential]{plain, inTx, inOrder} {
-				for _, mode := range misdeeds {
+				for _, mode := range endings {
 					put(k, full(mode))
 				}
 				for i := range unencodable() {
@@ -336,7 +336,7 @@ func TestNothingOfAnEventComesOut(t *testing.T) {
 				require.NoError(t, err)
 				return r.ID
 			}
-			for _, mode := range append(misdeeds, "deferred", "commit", "lost") {
+			for _, mode := range append(endings, "deferred", "commit", "lost") {
 				publish(full(mode))
 			}
 			exec(t, l.pool, `UPDATE pawl.pending_events SET suspect = true, claim = gen_random_uuid(), claimed_at = clock_timestamp() - interval '6 seconds', claimed_by = 'another' WHERE id IN (
