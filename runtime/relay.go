@@ -217,12 +217,13 @@ func (r *relay) look(ctx context.Context) (found []uuid.UUID, next time.Duration
 	callCtx, cancel := context.WithTimeout(ctx, pickTimeout)
 	defer cancel()
 	picked, err := w.store.Pick(callCtx, p)
+	if err != nil && ctx.Err() != nil { // the shutdown's doing
+		return nil, 0, err
+	}
 	w.metrics.database(opPick, time.Since(begun), 0, err)
 	if err != nil {
-		if ctx.Err() == nil {
-			w.counters.events.pickErrors.Add(1)
-			w.warn("relay", "cannot look for events", err)
-		}
+		w.counters.events.pickErrors.Add(1)
+		w.warn("relay", "cannot look for events", err)
 		return nil, 0, err
 	}
 	w.counters.events.picks.Add(1)
