@@ -31,7 +31,7 @@ func argFlags(texts []string) (all []admin.ArgFilter, err error) {
 	return all, nil
 }
 
-const argUsage = "`path=value` in the arguments, such as customer.id=7; repeatable"
+const argUsage = "`path=value` in the arguments, such as customer.id=7; the value is JSON, or a text where it is none; repeatable"
 
 func (a *app) jobsList() *cobra.Command {
 	var (
