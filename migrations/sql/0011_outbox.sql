@@ -352,7 +352,7 @@ BEGIN
 			SELECT FROM pending_events h WHERE h.aggregate = l.aggregate ORDER BY h.seq LIMIT v_each FOR KEY SHARE) x;
 	END IF;
 	RETURN QUERY
-	SELECT p.aggregate, p.seq, p.id, p.attempts, 
+	SELECT p.aggregate, p.seq, p.id, p.attempts,
 		p.available_at <= v_now AND (p.claim IS NULL OR p.claim IS NOT DISTINCT FROM p_claim OR p.claimed_at <= v_now - interval '5 seconds'),
 		p.suspect, p.claim IS NOT NULL AND p.claim IS DISTINCT FROM p_claim, COALESCE(p.claim = p_claim, false), p.capability,
 		e.type, e.aggregate_type, e.aggregate_id, e.organization_id, e.version, e.occurred_at, p.published_at, e.trace_context, e.payload::text
